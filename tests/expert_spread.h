@@ -2,9 +2,9 @@
 // may agree on a few experts. Then the benchmark measures only those, and its time is refused.
 //
 //   expert_spread spread(layers, experts, top_k);
-//   run.watch([&](uint32_t layer, std::span<const uint32_t> chosen) { spread.add(layer, chosen);
-//   }); if (const status sound = spread.check(); !sound) ... std::puts(spread.text().c_str()); //
-//   "60 to 60 of 60 experts a layer"
+//   run.watch([&](uint32_t layer, auto chosen) { spread.add(layer, chosen); });
+//   if (const status sound = spread.check(); !sound) ...
+//   std::puts(spread.text().c_str());  // "60 to 60 of 60 experts a layer"
 #pragma once
 
 #include <algorithm>

@@ -22,9 +22,9 @@ struct counter final : doctest::IReporter {
     void report_query(const doctest::QueryData &) override {}
     void test_run_start() override {}
     void test_run_end(const doctest::TestRunStats &) override {}
-    void test_case_start(const doctest::TestCaseData &of) override {
+    void test_case_start(const doctest::TestCaseData &test_case) override {
         ++seen.ran;
-        running_ = of.m_name;
+        running_ = test_case.m_name;
         reason_to_skip.clear();
     }
     void test_case_reenter(const doctest::TestCaseData &) override {}

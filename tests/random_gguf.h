@@ -64,9 +64,9 @@ public:
 
     bool write(const std::string &path) {
         std::vector<char> buffer(1u << 20);  // rows are short
-        std::ofstream out;
-        out.rdbuf()->pubsetbuf(buffer.data(), static_cast<std::streamsize>(buffer.size()));
-        out.open(path, std::ios::binary);
+        std::ofstream stream;
+        stream.rdbuf()->pubsetbuf(buffer.data(), static_cast<std::streamsize>(buffer.size()));
+        stream.open(path, std::ios::binary);
         gguf_maker maker;
         put_keys(maker);
         each_tensor([&](const std::string &name, const std::vector<uint64_t> &shape,
@@ -80,10 +80,10 @@ public:
         const uint64_t data_bytes = std::exchange(maker.data_bytes, 0);
         const std::vector<std::byte> head = maker.make();
         maker.data_bytes = data_bytes;
-        put(out, head);
+        put(stream, head);
         each_tensor([&](const std::string &name, const std::vector<uint64_t> &shape,
-                        core::weight_type type) { put_tensor(out, name, shape, type); });
-        return bool(out.flush());
+                        core::weight_type type) { put_tensor(stream, name, shape, type); });
+        return bool(stream.flush());
     }
 
 private:
@@ -95,26 +95,26 @@ private:
         for (size_t i = 1; i < shape.size(); ++i) rows *= shape[i];
         return rows;
     }
-    static void put(std::ofstream &out, std::span<const std::byte> bytes) {
-        out.write(reinterpret_cast<const char *>(bytes.data()),
-                  static_cast<std::streamsize>(bytes.size()));
+    static void put(std::ofstream &stream, std::span<const std::byte> bytes) {
+        stream.write(reinterpret_cast<const char *>(bytes.data()),
+                     static_cast<std::streamsize>(bytes.size()));
     }
     void put_keys(gguf_maker &maker) const {
-        const std::string own = "qwen2moe.";
+        const std::string prefix = "qwen2moe.";
         maker.text("general.architecture", "qwen2moe");
-        maker.number("general.quantization_version", 2).number(own + "context_length", 4096);
-        maker.number(own + "embedding_length", sizes_.hidden);
-        maker.number(own + "block_count", sizes_.layers);
-        maker.number(own + "vocab_size", sizes_.vocabulary);
-        maker.number(own + "feed_forward_length", sizes_.shared);
-        maker.number(own + "attention.head_count", sizes_.heads);
-        maker.number(own + "attention.head_count_kv", sizes_.heads);
-        maker.real(own + "attention.layer_norm_rms_epsilon", 1e-6F);
-        maker.real(own + "rope.freq_base", 1e6F);
-        maker.number(own + "expert_count", sizes_.experts);
-        maker.number(own + "expert_used_count", sizes_.top_k);
-        maker.number(own + "expert_feed_forward_length", sizes_.intermediate);
-        maker.number(own + "expert_shared_feed_forward_length", sizes_.shared);
+        maker.number("general.quantization_version", 2).number(prefix + "context_length", 4096);
+        maker.number(prefix + "embedding_length", sizes_.hidden);
+        maker.number(prefix + "block_count", sizes_.layers);
+        maker.number(prefix + "vocab_size", sizes_.vocabulary);
+        maker.number(prefix + "feed_forward_length", sizes_.shared);
+        maker.number(prefix + "attention.head_count", sizes_.heads);
+        maker.number(prefix + "attention.head_count_kv", sizes_.heads);
+        maker.real(prefix + "attention.layer_norm_rms_epsilon", 1e-6F);
+        maker.real(prefix + "rope.freq_base", 1e6F);
+        maker.number(prefix + "expert_count", sizes_.experts);
+        maker.number(prefix + "expert_used_count", sizes_.top_k);
+        maker.number(prefix + "expert_feed_forward_length", sizes_.intermediate);
+        maker.number(prefix + "expert_shared_feed_forward_length", sizes_.shared);
         maker.text("tokenizer.ggml.model", "none");
     }
     template <class Body>
@@ -144,8 +144,8 @@ private:
         body("output_norm.weight", {hidden}, f32);
         body("output.weight", {hidden, sizes_.vocabulary}, recipe_.output);
     }
-    void put_tensor(std::ofstream &out, const std::string &name, const std::vector<uint64_t> &shape,
-                    core::weight_type type) {
+    void put_tensor(std::ofstream &stream, const std::string &name,
+                    const std::vector<uint64_t> &shape, core::weight_type type) {
         const auto columns = static_cast<uint32_t>(shape[0]);
         const uint64_t rows = rows_of(shape), row_bytes = bytes_of_columns(type, columns);
         // Values near 1 / sqrt(columns) keep products of normalised inputs near 1.
@@ -157,17 +157,17 @@ private:
             for (uint64_t done = 0; done < rows; ++done) {
                 for (float &value : row)
                     value = static_cast<float>((norm ? 1 : 0) + spread * normal_(random_));
-                put(out, std::as_bytes(std::span(row)));
+                put(stream, std::as_bytes(std::span(row)));
             }
         } else {
             const std::vector<std::byte> &stock = stock_of(type, size);
             const uint64_t block_bytes = core::format_of(type).bytes;
             const uint64_t places = (stock.size() - row_bytes) / block_bytes + 1;
             for (uint64_t done = 0; done < rows; ++done)
-                put(out, std::span(stock).subspan(random_() % places * block_bytes, row_bytes));
+                put(stream, std::span(stock).subspan(random_() % places * block_bytes, row_bytes));
         }
         const std::vector<std::byte> rest((32 - rows * row_bytes % 32) % 32);
-        put(out, rest);
+        put(stream, rest);
     }
     const std::vector<std::byte> &stock_of(core::weight_type type, double size) {
         std::vector<std::byte> &stock = stocks_[{type, size}];

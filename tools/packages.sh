@@ -39,5 +39,6 @@ build_packages=(g++ cmake ninja-build libboost-dev libboost-filesystem-dev libto
     libspdlog-dev libfmt-dev libcli11-dev nlohmann-json3-dev pkg-config libhwy-dev libpcre2-dev
     libutf8proc-dev liburing-dev libssl-dev zlib1g-dev)
 unit_packages=(doctest-dev libucx-dev libglpk-dev gcc binutils python3 etcd-server)
-test_packages=("${unit_packages[@]}" libbenchmark-dev valgrind mandoc zsh fish)
+test_packages=("${unit_packages[@]}" libbenchmark-dev valgrind mandoc zsh fish
+    universal-ctags)
 command -v rustc >/dev/null || test_packages+=(rustc)

@@ -14,24 +14,24 @@ FURTHER_TRACES = PROJECT.parent / "shared" / "data" / "traces"
 
 def parser(purpose):
     """For the command line; a paper adds what only its scripts know."""
-    made = argparse.ArgumentParser(description=purpose)
-    made.add_argument("--quick", action="store_true",
-                      help="a reduced form, from bundled and synthetic routing only")
-    made.add_argument("--traces", default=os.environ.get("MOORAGE_TRACES", FURTHER_TRACES),
-                      metavar="DIR", type=Path,
-                      help="where further traces are, default: $MOORAGE_TRACES, else "
-                           "../shared/data/traces beside the project; what is neither there nor "
-                           "in configs/traces is left out")
-    made.add_argument("--moorage", default=os.environ.get("MOORAGE"), metavar="FILE",
-                      help="the program; default: $MOORAGE, else build/release/bin/moorage, else "
-                           "the one in PATH")
-    return made
+    parser = argparse.ArgumentParser(description=purpose)
+    parser.add_argument("--quick", action="store_true",
+                        help="a reduced form, from bundled and synthetic routing only")
+    parser.add_argument("--traces", default=os.environ.get("MOORAGE_TRACES", FURTHER_TRACES),
+                        metavar="DIR", type=Path,
+                        help="where further traces are, default: $MOORAGE_TRACES, else "
+                             "../shared/data/traces beside the project; what is neither there nor "
+                             "in configs/traces is left out")
+    parser.add_argument("--moorage", default=os.environ.get("MOORAGE"), metavar="FILE",
+                        help="the program; default: $MOORAGE, else build/release/bin/moorage, else "
+                             "the one in PATH")
+    return parser
 
 
-def program(given):
+def program(arguments):
     """The program that a script runs; ends it when there is none."""
     built = PROJECT / "build" / "release" / "bin" / "moorage"
-    found = given.moorage or (str(built) if built.exists() else shutil.which("moorage"))
+    found = arguments.moorage or (str(built) if built.exists() else shutil.which("moorage"))
     if not found:
         sys.exit("no moorage was found: build it (tools/quickstart) or name it with --moorage")
     return found
@@ -40,10 +40,10 @@ def program(given):
 class session:
     """One run of a script: the program, a folder of its own, what was wrong."""
 
-    def __init__(self, given):
-        self.given = given
-        self.quick = given.quick
-        self.program = program(given)
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.quick = arguments.quick
+        self.program = program(arguments)
         self.scratch = tempfile.TemporaryDirectory()
         self.wrong = []
 
@@ -66,8 +66,8 @@ class session:
 
     def end(self):
         self.scratch.cleanup()
-        for one in self.wrong:
-            print(f"wrong: {one}", file=sys.stderr)
+        for message in self.wrong:
+            print(f"wrong: {message}", file=sys.stderr)
         sys.exit(1 if self.wrong else 0)
 
 
@@ -81,8 +81,8 @@ def mean(values):
     return sum(values) / len(values)
 
 
-def less(value, than):
-    return f"{100 * (1 - value / than):.1f} %"
+def less(value, baseline):
+    return f"{100 * (1 - value / baseline):.1f} %"
 
 
 def table(title, heads, rows, columns=80):

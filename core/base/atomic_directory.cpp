@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // Absolute, without links, and with a name at its end.
-fs::path place_of(const fs::path &path, std::error_code &code) {
+fs::path final_place(const fs::path &path, std::error_code &code) {
     const fs::path whole =
         fs::weakly_canonical(fs::absolute(output_path(path), code), code).lexically_normal();
     return whole.has_filename() ? whole : whole.parent_path();
@@ -29,41 +29,41 @@ fs::path place_of(const fs::path &path, std::error_code &code) {
 
 result<atomic_directory> atomic_directory::create(const fs::path &path) {
     std::error_code code;
-    atomic_directory made;
-    made.path_ = path;
-    made.place_ = place_of(path, code);
+    atomic_directory directory;
+    directory.path_ = path;
+    directory.place_ = final_place(path, code);
     if (code) return error{format("{}: cannot create: {}", path.string(), code.message())};
     // Refuses this process's working directory, which the rename would replace.
-    if (fs::exists(made.place_, code) &&
-        (!fs::is_directory(made.place_, code) || !fs::is_empty(made.place_, code) ||
-         fs::equivalent(made.place_, fs::current_path(code), code)))
+    if (fs::exists(directory.place_, code) &&
+        (!fs::is_directory(directory.place_, code) || !fs::is_empty(directory.place_, code) ||
+         fs::equivalent(directory.place_, fs::current_path(code), code)))
         return error{format("{}: is there; name a directory that is not", path.string())};
-    fs::create_directories(made.place_.parent_path(), code);
+    fs::create_directories(directory.place_.parent_path(), code);
     if (code) return error{format("{}: cannot create: {}", path.string(), code.message())};
-    const made_partial draft =
-        make_partial(made.place_.string(), [](const char *name) { return ::mkdir(name, 0777); });
-    if (draft.answer < 0)
+    const partial_draft draft = make_partial(directory.place_.string(),
+                                             [](const char *name) { return ::mkdir(name, 0777); });
+    if (draft.make_result < 0)
         return error{format("{}: cannot create: {}", path.string(), std::strerror(errno))};
-    made.draft_ = draft.path;
-    made.noted_.push_back(draft.noted);
-    return made;
+    directory.draft_ = draft.path;
+    directory.table_entries_.push_back(draft.table_entry);
+    return directory;
 }
 
-atomic_directory::atomic_directory(atomic_directory &&other) noexcept
-    : path_(std::move(other.path_)),
-      place_(std::move(other.place_)),
-      draft_(std::exchange(other.draft_, {})),
-      noted_(std::exchange(other.noted_, {})) {}
+atomic_directory::atomic_directory(atomic_directory &&source) noexcept
+    : path_(std::move(source.path_)),
+      place_(std::move(source.place_)),
+      draft_(std::exchange(source.draft_, {})),
+      table_entries_(std::exchange(source.table_entries_, {})) {}
 
 atomic_directory::~atomic_directory() {
     std::error_code code;
     if (!draft_.empty()) fs::remove_all(draft_, code);
-    for (const int place : noted_) forget_partial_file(place);
+    for (const int entry : table_entries_) forget_partial_file(entry);
 }
 
 fs::path atomic_directory::file(const std::string &name) {
     fs::path path = draft_ / name;
-    noted_.push_back(note_partial_file(path.string()));
+    table_entries_.push_back(note_partial_file(path.string()));
     return path;
 }
 

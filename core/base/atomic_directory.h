@@ -15,7 +15,7 @@ public:
     // The final place may hold nothing or an empty directory, which commit() replaces. If a signal
     // ends the program, nothing is left behind either (partial_files.h).
     static result<atomic_directory> create(const std::filesystem::path &path);
-    atomic_directory(atomic_directory &&other) noexcept;
+    atomic_directory(atomic_directory &&source) noexcept;
     atomic_directory &operator=(atomic_directory &&) = delete;
     ~atomic_directory();  // without commit(): removes everything
 
@@ -28,7 +28,7 @@ private:
     atomic_directory() = default;
     std::filesystem::path path_;           // as given, for messages
     std::filesystem::path place_, draft_;  // absolute; draft_ is empty once renamed
-    std::vector<int> noted_;               // entries of the draft and its files in the table of
+    std::vector<int> table_entries_;       // entries of the draft and its files in the table of
                                            // partial files
 };
 

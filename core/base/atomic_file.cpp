@@ -20,11 +20,11 @@ constexpr size_t buffer_bytes = 256 * 1024;
 constexpr int links_max = 40;  // the system's own limit
 
 // Follows links until the path is no link. The file need not exist.
-std::filesystem::path target_of(std::filesystem::path path, std::error_code &code) {
+std::filesystem::path resolve_links(std::filesystem::path path, std::error_code &code) {
     for (int hops = 0; hops < links_max; ++hops) {
-        const auto is = std::filesystem::symlink_status(path, code);
-        if (!std::filesystem::is_symlink(is)) {
-            if (is.type() == std::filesystem::file_type::not_found) code.clear();
+        const auto file_status = std::filesystem::symlink_status(path, code);
+        if (!std::filesystem::is_symlink(file_status)) {
+            if (file_status.type() == std::filesystem::file_type::not_found) code.clear();
             return path;
         }
         const std::filesystem::path next = std::filesystem::read_symlink(path, code);
@@ -39,40 +39,40 @@ std::filesystem::path target_of(std::filesystem::path path, std::error_code &cod
 
 result<atomic_file> atomic_file::create(const std::filesystem::path &path) {
     std::error_code code;
-    const auto held = std::filesystem::status(output_path(path), code);
-    if (std::filesystem::exists(held) && !std::filesystem::is_regular_file(held))
+    const auto existing = std::filesystem::status(output_path(path), code);
+    if (std::filesystem::exists(existing) && !std::filesystem::is_regular_file(existing))
         return error{format("{}: is there and not a regular file; name another", path.string())};
-    atomic_file made;
-    made.path_ = path;
-    const std::filesystem::path target = target_of(output_path(path), code);
+    atomic_file file;
+    file.path_ = path;
+    const std::filesystem::path target = resolve_links(output_path(path), code);
     if (code) return error{format("{}: cannot create: {}", path.string(), code.message())};
-    made.place_ = std::filesystem::absolute(target, code).string();
+    file.final_path_ = std::filesystem::absolute(target, code).string();
     if (code) return error{format("{}: cannot create: {}", path.string(), code.message())};
     // Opened like any other file, so that it gets the usual permissions.
-    made_partial draft = make_partial(made.place_, [](const char *name) {
+    partial_draft draft = make_partial(file.final_path_, [](const char *name) {
         return ::open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     });
-    if (draft.answer < 0)
+    if (draft.make_result < 0)
         return error{format("{}: cannot create: {}", path.string(), std::strerror(errno))};
-    made.temporary_ = std::move(draft.path);
-    made.file_ = draft.answer;
-    made.noted_ = draft.noted;
-    return made;
+    file.draft_path_ = std::move(draft.path);
+    file.file_ = draft.make_result;
+    file.table_entry_ = draft.table_entry;
+    return file;
 }
 
-atomic_file::atomic_file(atomic_file &&other) noexcept
-    : path_(std::move(other.path_)),
-      place_(std::move(other.place_)),
-      temporary_(std::exchange(other.temporary_, {})),
-      buffer_(std::move(other.buffer_)),
-      file_(std::exchange(other.file_, -1)),
-      noted_(std::exchange(other.noted_, -1)),
-      failure_(other.failure_.load()) {}
+atomic_file::atomic_file(atomic_file &&source) noexcept
+    : path_(std::move(source.path_)),
+      final_path_(std::move(source.final_path_)),
+      draft_path_(std::exchange(source.draft_path_, {})),
+      buffer_(std::move(source.buffer_)),
+      file_(std::exchange(source.file_, -1)),
+      table_entry_(std::exchange(source.table_entry_, -1)),
+      failure_(source.failure_.load()) {}
 
 atomic_file::~atomic_file() {
     if (file_ >= 0) ::close(file_);
-    if (!temporary_.empty()) ::unlink(temporary_.c_str());
-    forget_partial_file(noted_);
+    if (!draft_path_.empty()) ::unlink(draft_path_.c_str());
+    forget_partial_file(table_entry_);
 }
 
 void atomic_file::write(std::span<const std::byte> bytes) {
@@ -81,10 +81,10 @@ void atomic_file::write(std::span<const std::byte> bytes) {
 }
 
 void atomic_file::flush() {
-    for (size_t at = 0; at < buffer_.size() && failure_ == 0;) {
-        const ssize_t written = ::write(file_, buffer_.data() + at, buffer_.size() - at);
+    for (size_t offset = 0; offset < buffer_.size() && failure_ == 0;) {
+        const ssize_t written = ::write(file_, buffer_.data() + offset, buffer_.size() - offset);
         if (written >= 0)
-            at += static_cast<size_t>(written);
+            offset += static_cast<size_t>(written);
         else if (errno != EINTR)
             failure_ = errno;
     }
@@ -102,7 +102,7 @@ void atomic_file::write_at(uint64_t offset, std::span<const std::byte> bytes) {
     }
 }
 
-status atomic_file::written() const {
+status atomic_file::write_status() const {
     if (failure_ == 0) return success();
     return error{format("{}: cannot write: {}", path_.string(), std::strerror(failure_.load()))};
 }
@@ -111,9 +111,9 @@ status atomic_file::commit() {
     flush();
     // Close before checking: some file systems report a full disk only then.
     if (::close(std::exchange(file_, -1)) != 0 && failure_ == 0) failure_ = errno;
-    if (failure_ == 0 && ::rename(temporary_.c_str(), place_.c_str()) != 0) failure_ = errno;
-    if (const status done = written(); !done) return done;
-    temporary_.clear();
+    if (failure_ == 0 && ::rename(draft_path_.c_str(), final_path_.c_str()) != 0) failure_ = errno;
+    if (const status done = write_status(); !done) return done;
+    draft_path_.clear();
     return success();
 }
 

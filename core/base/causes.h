@@ -31,18 +31,18 @@ struct time_causes {
     uint64_t &operator[](cause which) { return ns[static_cast<size_t>(which)]; }
     uint64_t operator[](cause which) const { return ns[static_cast<size_t>(which)]; }
     uint64_t sum() const {
-        uint64_t all = 0;
-        for (const uint64_t one : ns) all += one;
-        return all;
+        uint64_t total = 0;
+        for (const uint64_t cause_ns : ns) total += cause_ns;
+        return total;
     }
-    time_causes &operator+=(const time_causes &other) {
-        for (size_t i = 0; i < cause_count; ++i) ns[i] += other.ns[i];
+    time_causes &operator+=(const time_causes &right) {
+        for (size_t i = 0; i < cause_count; ++i) ns[i] += right.ns[i];
         return *this;
     }
-    friend time_causes operator-(const time_causes &now, const time_causes &before) {
-        time_causes since;
-        for (size_t i = 0; i < cause_count; ++i) since.ns[i] = now.ns[i] - before.ns[i];
-        return since;
+    friend time_causes operator-(const time_causes &later, const time_causes &earlier) {
+        time_causes difference;
+        for (size_t i = 0; i < cause_count; ++i) difference.ns[i] = later.ns[i] - earlier.ns[i];
+        return difference;
     }
 };
 

@@ -6,9 +6,9 @@
 
 namespace moorage::core {
 
-void each_field(auto &of, auto &&each) requires packed_as<decltype(of), fact> {
-    auto &[name, value] = of;
-    each(name, value);
+void each_field(auto &record, auto &&visit) requires packed_as<decltype(record), fact> {
+    auto &[name, value] = record;
+    visit(name, value);
 }
 
 }  // namespace moorage::core

@@ -12,29 +12,29 @@ namespace moorage::core {
 inline constexpr size_t few_max = 16;
 
 // Put this into a loop to keep the compiler from vectorising it.
-inline void as_written() { __asm__ volatile(""); }
+inline void prevent_vectorising() { __asm__ volatile(""); }
 
 template <class T>
-inline void copy_few(const T *from, size_t count, T *to) {
+inline void copy_few(const T *source, size_t count, T *target) {
     if (count > few_max) {
-        std::copy_n(from, count, to);
+        std::copy_n(source, count, target);
         return;
     }
     for (size_t i = 0; i < count; ++i) {
-        to[i] = from[i];
-        as_written();
+        target[i] = source[i];
+        prevent_vectorising();
     }
 }
 
 template <class T>
-inline void fill_few(T *to, size_t count, T value) {
+inline void fill_few(T *target, size_t count, T value) {
     if (count > few_max) {
-        std::fill_n(to, count, value);
+        std::fill_n(target, count, value);
         return;
     }
     for (size_t i = 0; i < count; ++i) {
-        to[i] = value;
-        as_written();
+        target[i] = value;
+        prevent_vectorising();
     }
 }
 

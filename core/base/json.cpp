@@ -18,50 +18,52 @@ result<json> read_json(std::string_view text) { return read_json_as<json>(text);
 
 namespace {
 
-constexpr std::string_view odd_words[] = {"-Infinity", "Infinity", "NaN"};
+constexpr std::string_view non_finite_words[] = {"-Infinity", "Infinity", "NaN"};
 
 }  // namespace
 
-std::string bare_odd_numbers(std::string text) {
-    for (const std::string_view word : odd_words) {
+std::string unquote_non_finite_numbers(std::string text) {
+    for (const std::string_view word : non_finite_words) {
         const std::string quoted = json_quoted(word);
-        for (size_t at = 0; (at = text.find(quoted, at)) != text.npos; at += word.size())
-            text.replace(at, quoted.size(), word);
+        for (size_t position = 0; (position = text.find(quoted, position)) != text.npos;
+             position += word.size())
+            text.replace(position, quoted.size(), word);
     }
     return text;
 }
 
-std::string quoted_odd_numbers(std::string_view text) {
-    std::string out;
-    out.reserve(text.size());
+std::string quote_non_finite_numbers(std::string_view text) {
+    std::string quoted;
+    quoted.reserve(text.size());
     bool in_text = false;
-    for (size_t at = 0; at < text.size();) {
-        const char letter = text[at];
+    for (size_t position = 0; position < text.size();) {
+        const char letter = text[position];
         if (!in_text && (letter == '-' || letter == 'I' || letter == 'N')) {
-            const auto word = std::ranges::find_if(odd_words, [&](std::string_view each) {
-                return text.substr(at).starts_with(each);
-            });
-            if (word != std::end(odd_words)) {
-                out.append("\"").append(*word).append("\"");
-                at += word->size();
+            const auto word =
+                std::ranges::find_if(non_finite_words, [&](std::string_view candidate) {
+                    return text.substr(position).starts_with(candidate);
+                });
+            if (word != std::end(non_finite_words)) {
+                quoted.append("\"").append(*word).append("\"");
+                position += word->size();
                 continue;
             }
         }
         const size_t taken = in_text && letter == '\\' ? 2 : 1;  // an escaped quote does not end
                                                                  // the text
         if (letter == '"') in_text = !in_text;
-        out += text.substr(at, taken);
-        at += taken;
+        quoted += text.substr(position, taken);
+        position += taken;
     }
-    return out;
+    return quoted;
 }
 
-std::string json_problem(std::string_view what) {
+std::string json_problem(std::string_view message) {
     constexpr std::string_view id_end = "] ", token = "last read: '", token_end = "'";
     constexpr size_t token_max = 60, text_max = 400;
-    if (const size_t from = what.find(id_end); from != what.npos)
-        what.remove_prefix(from + id_end.size());
-    std::string text(what);
+    if (const size_t id_end_position = message.find(id_end); id_end_position != message.npos)
+        message.remove_prefix(id_end_position + id_end.size());
+    std::string text(message);
     const size_t begin = text.find(token), end = text.rfind(token_end);
     if (begin != text.npos && end > begin + token.size() + token_max) {
         const size_t first = begin + token.size();
@@ -86,13 +88,13 @@ std::string repaired_utf8(std::string_view text) {
 
 json_box::json_box() : held_(std::make_unique<json>()) {}
 json_box::json_box(json value) : held_(std::make_unique<json>(std::move(value))) {}
-json_box::json_box(const json_box &other) : held_(std::make_unique<json>(*other.held_)) {}
-json_box::json_box(json_box &&other) noexcept = default;
-json_box &json_box::operator=(json_box &&other) noexcept = default;
+json_box::json_box(const json_box &source) : held_(std::make_unique<json>(*source.held_)) {}
+json_box::json_box(json_box &&source) noexcept = default;
+json_box &json_box::operator=(json_box &&source) noexcept = default;
 json_box::~json_box() = default;
 
-json_box &json_box::operator=(const json_box &other) {
-    held_ = std::make_unique<json>(*other.held_);
+json_box &json_box::operator=(const json_box &source) {
+    held_ = std::make_unique<json>(*source.held_);
     return *this;
 }
 

@@ -18,7 +18,7 @@ result<Json> read_json_as(std::string_view text) {
     Json root = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
     if (!root.is_discarded()) return root;
     try {
-        return Json::parse(quoted_odd_numbers(text));
+        return Json::parse(quote_non_finite_numbers(text));
     } catch (const typename Json::exception &about) {
         return error{json_problem(about.what())};
     }

@@ -23,11 +23,11 @@ json json_or_discarded(std::string_view text);  // is_discarded() if the text is
 // of these names. A reader that needs a number refuses a string. Errors give place and reason.
 result<json> read_json(std::string_view text);
 // The text with Infinity, -Infinity and NaN in quotes wherever they are values.
-std::string quoted_odd_numbers(std::string_view text);
+std::string quote_non_finite_numbers(std::string_view text);
 // The reverse, for JSON as this program writes it.
-std::string bare_odd_numbers(std::string text);
+std::string unquote_non_finite_numbers(std::string text);
 // The library's message without its error id. A long last token loses its beginning.
-std::string json_problem(std::string_view what);
+std::string json_problem(std::string_view message);
 // On one line. Bytes that are not UTF-8 are replaced.
 std::string json_line(const json &value);
 std::string json_quoted(std::string_view text);
@@ -39,10 +39,10 @@ class json_box {
 public:
     json_box();  // null
     json_box(json value);
-    json_box(const json_box &other);
-    json_box(json_box &&other) noexcept;
-    json_box &operator=(const json_box &other);
-    json_box &operator=(json_box &&other) noexcept;
+    json_box(const json_box &source);
+    json_box(json_box &&source) noexcept;
+    json_box &operator=(const json_box &source);
+    json_box &operator=(json_box &&source) noexcept;
     ~json_box();
 
     json &operator*() { return *held_; }

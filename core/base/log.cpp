@@ -12,11 +12,11 @@ namespace {
 
 spdlog::logger &logger() {
     static const auto instance = [] {
-        auto made = std::make_shared<spdlog::logger>(
+        auto stderr_logger = std::make_shared<spdlog::logger>(
             "moorage", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-        made->set_pattern("moorage: %l: %v");
-        made->set_level(spdlog::level::warn);
-        return made;
+        stderr_logger->set_pattern("moorage: %l: %v");
+        stderr_logger->set_level(spdlog::level::warn);
+        return stderr_logger;
     }();
     return *instance;
 }
@@ -29,7 +29,7 @@ void log(spdlog::level::level_enum level, std::string_view text) {
 
 namespace {
 
-spdlog::level::level_enum of(log_level level) {
+spdlog::level::level_enum spdlog_level(log_level level) {
     static constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug,
                                                            spdlog::level::info, spdlog::level::warn,
                                                            spdlog::level::err, spdlog::level::off};
@@ -38,14 +38,14 @@ spdlog::level::level_enum of(log_level level) {
 
 }  // namespace
 
-void set_log_level(log_level level) { logger().set_level(of(level)); }
+void set_log_level(log_level level) { logger().set_level(spdlog_level(level)); }
 silent_log::silent_log() {
     for (const log_level level :
          {log_level::error, log_level::warning, log_level::info, log_level::debug})
-        if (logs(level)) before_ = level;
+        if (is_logged(level)) previous_level_ = level;
     set_log_level(log_level::off);
 }
-bool logs(log_level level) { return logger().should_log(of(level)); }
+bool is_logged(log_level level) { return logger().should_log(spdlog_level(level)); }
 void log_debug(std::string_view text) { log(spdlog::level::debug, text); }
 void log_info(std::string_view text) { log(spdlog::level::info, text); }
 void log_warning(std::string_view text) { log(spdlog::level::warn, text); }

@@ -16,16 +16,16 @@ void set_log_level(log_level level);
 class silent_log {
 public:
     silent_log();
-    ~silent_log() { set_log_level(before_); }
+    ~silent_log() { set_log_level(previous_level_); }
     silent_log(const silent_log &) = delete;
     silent_log &operator=(const silent_log &) = delete;
 
 private:
-    log_level before_ = log_level::off;
+    log_level previous_level_ = log_level::off;
 };
 
 // Are messages of this level written? Ask before building a text that is expensive.
-bool logs(log_level level);
+bool is_logged(log_level level);
 void log_debug(std::string_view text);
 void log_info(std::string_view text);
 void log_warning(std::string_view text);

@@ -22,9 +22,9 @@ namespace fs = std::filesystem;
 constexpr size_t processors_max = 1 << 20;  // in a list of processors
 
 std::string first_line(const fs::path &file) {
-    std::ifstream in(file);
+    std::ifstream input(file);
     std::string line;
-    std::getline(in, line);
+    std::getline(input, line);
     return line;
 }
 
@@ -36,12 +36,12 @@ std::optional<uint64_t> whole_number(std::string_view text) {
     return number;
 }
 
-std::optional<uint64_t> number_in(const fs::path &file) { return whole_number(first_line(file)); }
+std::optional<uint64_t> read_number(const fs::path &file) { return whole_number(first_line(file)); }
 
 // The number of a line "key 12".
-std::optional<uint64_t> number_of_key(const fs::path &file, std::string_view key) {
-    std::ifstream in(file);
-    for (std::string name, value; in >> name >> value;)
+std::optional<uint64_t> read_key(const fs::path &file, std::string_view key) {
+    std::ifstream input(file);
+    for (std::string name, value; input >> name >> value;)
         if (name == key) return whole_number(value);
     return std::nullopt;
 }
@@ -71,27 +71,27 @@ uint32_t processors_of_quota(std::optional<uint64_t> quota, std::optional<uint64
 
 // mountinfo writes a space as \040.
 std::string unescaped(std::string_view text) {
-    std::string out;
+    std::string plain;
     for (size_t i = 0; i < text.size(); ++i) {
         const bool octal = text[i] == '\\' && i + 3 < text.size() &&
                            std::all_of(text.begin() + static_cast<ptrdiff_t>(i) + 1,
                                        text.begin() + static_cast<ptrdiff_t>(i) + 4,
                                        [](char c) { return c >= '0' && c <= '7'; });
         if (!octal) {
-            out += text[i];
+            plain += text[i];
             continue;
         }
-        out += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 +
-                                 (text[i + 3] - '0'));
+        plain += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 +
+                                   (text[i + 3] - '0'));
         i += 3;
     }
-    return out;
+    return plain;
 }
 
 bool has_word(const std::string &list, std::string_view word) {
-    std::istringstream in(list);
-    for (std::string one; std::getline(in, one, ',');)
-        if (one == word) return true;
+    std::istringstream input(list);
+    for (std::string part; std::getline(input, part, ',');)
+        if (part == word) return true;
     return false;
 }
 
@@ -104,9 +104,9 @@ struct group_mount {
 
 // Lines of mountinfo: "36 35 98:0 /root /point rw,noatime shared:1 - cgroup cgroup rw,cpu".
 std::vector<group_mount> mounts_of(const fs::path &root) {
-    std::vector<group_mount> all;
-    std::ifstream in(root / "proc/self/mountinfo");
-    for (std::string line; std::getline(in, line);) {
+    std::vector<group_mount> mounts;
+    std::ifstream input(root / "proc/self/mountinfo");
+    for (std::string line; std::getline(input, line);) {
         const size_t dash = line.find(" - ");
         if (dash == line.npos) continue;
         std::istringstream front(line.substr(0, dash)), back(line.substr(dash + 3));
@@ -117,14 +117,14 @@ std::vector<group_mount> mounts_of(const fs::path &root) {
         if (mount.type != "cgroup" && mount.type != "cgroup2") continue;
         mount.shown_root = unescaped(shown_root);
         mount.point = unescaped(point);
-        all.push_back(std::move(mount));
+        mounts.push_back(std::move(mount));
     }
-    return all;
+    return mounts;
 }
 
 // The part of a group's path below the group that a mount shows. Nothing if the group is not below
 // it, for example in a namespace that hides its own root.
-std::optional<std::string> below(const std::string &group, const std::string &shown_root) {
+std::optional<std::string> path_below(const std::string &group, const std::string &shown_root) {
     if (group.find("/..") != group.npos) return std::nullopt;
     if (shown_root == "/") return group == "/" ? "" : group;
     if (group == shown_root) return "";
@@ -139,7 +139,7 @@ public:
     explicit group_finder(const fs::path &root) : root_(root), mounts_(mounts_of(root)) {}
 
     // Parses a line of /proc/self/cgroup: "4:cpu,cpuacct:/docker/1f", or "0::/docker/1f" for v2.
-    void add_line(const std::string &line, control_groups &out) const {
+    void add_line(const std::string &line, control_groups &target) const {
         const size_t first = line.find(':');
         const size_t second = first == line.npos ? first : line.find(':', first + 1);
         if (second == line.npos) return;
@@ -147,13 +147,13 @@ public:
         const std::string path = line.substr(second + 1);
         if (controllers.empty()) {
             const auto groups = groups_of(path, "cgroup2", "", control_groups::version::v2);
-            for (auto *const list : {&out.cpu_, &out.cpuset_, &out.memory_})
+            for (auto *const list : {&target.cpu_, &target.cpuset_, &target.memory_})
                 list->insert(list->end(), groups.begin(), groups.end());
             return;
         }
         for (const auto &[name, list] :
-             {std::pair{"cpu", &out.cpu_}, std::pair{"cpuset", &out.cpuset_},
-              std::pair{"memory", &out.memory_}}) {
+             {std::pair{"cpu", &target.cpu_}, std::pair{"cpuset", &target.cpuset_},
+              std::pair{"memory", &target.memory_}}) {
             if (!has_word(controllers, name)) continue;
             const auto groups = groups_of(path, "cgroup", name, control_groups::version::v1);
             list->insert(list->end(), groups.begin(), groups.end());
@@ -170,7 +170,7 @@ private:
         for (const group_mount &mount : mounts_) {
             if (mount.type != type) continue;
             if (!controller.empty() && !has_word(mount.controllers, controller)) continue;
-            const auto part = below(path, mount.shown_root);
+            const auto part = path_below(path, mount.shown_root);
             // The mount that shows the fewest other groups is the nearest.
             if (best && (!part || (best_part && best_part->size() <= part->size()))) continue;
             best = &mount;
@@ -197,30 +197,31 @@ private:
 };
 
 control_groups control_groups::of_this_process(const fs::path &root) {
-    control_groups out;
+    control_groups groups;
     const group_finder finder(root);
-    std::ifstream in(root / "proc/self/cgroup");
-    for (std::string line; std::getline(in, line);) finder.add_line(line, out);
-    return out;
+    std::ifstream input(root / "proc/self/cgroup");
+    for (std::string line; std::getline(input, line);) finder.add_line(line, groups);
+    return groups;
 }
 
 uint32_t control_groups::processors() const {
     uint32_t least = UINT32_MAX;
-    for (const group &one : cpu_) {
-        if (one.kind == version::v2) {
-            std::istringstream in(first_line(one.directory / "cpu.max"));
+    for (const group &control_group : cpu_) {
+        if (control_group.kind == version::v2) {
+            std::istringstream input(first_line(control_group.directory / "cpu.max"));
             std::string quota, period;
-            in >> quota >> period;
+            input >> quota >> period;
             least = std::min(least, processors_of_quota(whole_number(quota), whole_number(period)));
         } else {  // a quota of -1 means no quota
-            least = std::min(least,
-                             processors_of_quota(number_in(one.directory / "cpu.cfs_quota_us"),
-                                                 number_in(one.directory / "cpu.cfs_period_us")));
+            least = std::min(
+                least,
+                processors_of_quota(read_number(control_group.directory / "cpu.cfs_quota_us"),
+                                    read_number(control_group.directory / "cpu.cfs_period_us")));
         }
     }
-    for (const group &one : cpuset_)
+    for (const group &control_group : cpuset_)
         for (const char *file : {"cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"})
-            if (const auto count = count_of_list(first_line(one.directory / file)))
+            if (const auto count = count_of_list(first_line(control_group.directory / file)))
                 least = std::min(least, *count);
     return least;
 }
@@ -237,21 +238,21 @@ struct memory_state {
 memory_state memory_of(const fs::path &group, bool is_v2) {
     memory_state state;
     const fs::path details = group / "memory.stat";
-    const auto take = [&](std::optional<uint64_t> limit) {
+    const auto apply_limit = [&](std::optional<uint64_t> limit) {
         if (limit) state.limit_bytes = std::min(state.limit_bytes, *limit);
     };
     if (is_v2) {
-        take(number_in(group / "memory.max"));
-        take(number_in(group / "memory.high"));
+        apply_limit(read_number(group / "memory.max"));
+        apply_limit(read_number(group / "memory.high"));
     } else {
-        take(number_in(group / "memory.limit_in_bytes"));
-        take(number_of_key(details, "hierarchical_memory_limit"));  // includes groups that are not
-                                                                    // visible
+        apply_limit(read_number(group / "memory.limit_in_bytes"));
+        apply_limit(read_key(details, "hierarchical_memory_limit"));  // includes groups that are
+                                                                      // not visible
     }
-    const auto used = number_in(group / (is_v2 ? "memory.current" : "memory.usage_in_bytes"));
+    const auto used = read_number(group / (is_v2 ? "memory.current" : "memory.usage_in_bytes"));
     uint64_t pages = 0;
     for (const char *key : {"inactive_file", "active_file"})
-        pages += number_of_key(details, (is_v2 ? "" : "total_") + std::string(key)).value_or(0);
+        pages += read_key(details, (is_v2 ? "" : "total_") + std::string(key)).value_or(0);
     state.used_bytes = used.value_or(0) - std::min(used.value_or(0), pages);
     return state;
 }
@@ -260,15 +261,18 @@ memory_state memory_of(const fs::path &group, bool is_v2) {
 
 uint64_t control_groups::memory_bytes() const {
     uint64_t least = UINT64_MAX;
-    for (const group &one : memory_)
-        least = std::min(least, memory_of(one.directory, one.kind == version::v2).limit_bytes);
+    for (const group &control_group : memory_)
+        least = std::min(
+            least,
+            memory_of(control_group.directory, control_group.kind == version::v2).limit_bytes);
     return least;
 }
 
 uint64_t control_groups::memory_available_bytes() const {
     uint64_t least = UINT64_MAX;
-    for (const group &one : memory_) {
-        const memory_state state = memory_of(one.directory, one.kind == version::v2);
+    for (const group &control_group : memory_) {
+        const memory_state state =
+            memory_of(control_group.directory, control_group.kind == version::v2);
         if (state.limit_bytes == UINT64_MAX) continue;
         least = std::min(least, state.limit_bytes - std::min(state.limit_bytes, state.used_bytes));
     }

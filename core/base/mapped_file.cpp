@@ -47,25 +47,25 @@ std::set<std::pair<dev_t, ino_t>> &read_files() {
 uint64_t page_size() { return static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)); }
 
 mapped_record *new_record() {
-    for (mapped_record *at = records.load(); at != nullptr; at = at->next)
-        if (!at->taken.load() && !at->changed.load()) return at;
-    auto *made = new mapped_record;
-    made->next = records.load();
-    records.store(made);
-    return made;
+    for (mapped_record *record = records.load(); record != nullptr; record = record->next)
+        if (!record->taken.load() && !record->changed.load()) return record;
+    auto *created = new mapped_record;
+    created->next = records.load();
+    records.store(created);
+    return created;
 }
 
 // A model may have thousands of shards, and a process has some thousand file descriptors. Later
 // files are identified by name only.
-int kept_open(int file) {
+int keep_open_if_few(int file) {
     constexpr int files_max = 512;
     if (file < files_max) return file;
     ::close(file);
     return -1;
 }
 
-mapped_record *enter(const std::filesystem::path &path, int file, const struct stat &about,
-                     const std::byte *data) {
+mapped_record *add_record(const std::filesystem::path &path, int file, const struct stat &about,
+                          const std::byte *data) {
     const std::scoped_lock held(records_lock);
     read_files().emplace(about.st_dev, about.st_ino);
     mapped_record *record = new_record();
@@ -87,15 +87,15 @@ bool has_changed(const mapped_record &record) {
     if (record.changed.load()) return true;
     if (!record.taken.load()) return false;
     struct stat now {};
-    const struct stat &then = record.opened;
+    const struct stat &original = record.opened;
     if (record.file >= 0 ? ::fstat(record.file, &now) != 0 : ::stat(record.name, &now) != 0)
         return false;
-    if (now.st_dev != then.st_dev || now.st_ino != then.st_ino) return false;  // replaced
-    return now.st_size != then.st_size || now.st_mtim.tv_sec != then.st_mtim.tv_sec ||
-           now.st_mtim.tv_nsec != then.st_mtim.tv_nsec;
+    if (now.st_dev != original.st_dev || now.st_ino != original.st_ino) return false;  // replaced
+    return now.st_size != original.st_size || now.st_mtim.tv_sec != original.st_mtim.tv_sec ||
+           now.st_mtim.tv_nsec != original.st_mtim.tv_nsec;
 }
 
-void leave(mapped_record &record) {
+void close_record(mapped_record &record) {
     const std::scoped_lock held(records_lock);
     record.changed.store(has_changed(record));
     record.taken.store(false);
@@ -104,17 +104,17 @@ void leave(mapped_record &record) {
     if (record.file >= 0) ::close(record.file);
 }
 
-error failed(const std::filesystem::path &path, const char *what) {
-    return {format("{}: cannot {}: {}", path.string(), what, std::strerror(errno))};
+error failed(const std::filesystem::path &path, const char *action) {
+    return {format("{}: cannot {}: {}", path.string(), action, std::strerror(errno))};
 }
 
-thread_local std::set<std::filesystem::path> *opened = nullptr;
+thread_local std::set<std::filesystem::path> *opened_paths = nullptr;
 
 }  // namespace
 
 opened_files::opened_files(std::set<std::filesystem::path> &files)
-    : before_(std::exchange(opened, &files)) {}
-opened_files::~opened_files() { opened = before_; }
+    : previous_(std::exchange(opened_paths, &files)) {}
+opened_files::~opened_files() { opened_paths = previous_; }
 
 void note_read_file(const std::filesystem::path &path) {
     struct stat about {};
@@ -123,7 +123,7 @@ void note_read_file(const std::filesystem::path &path) {
     read_files().emplace(about.st_dev, about.st_ino);
 }
 
-bool file_was_read(const std::filesystem::path &path) {
+bool was_file_read(const std::filesystem::path &path) {
     struct stat about {};
     if (::stat(path.c_str(), &about) != 0) return false;
     const std::scoped_lock held(records_lock);
@@ -131,7 +131,7 @@ bool file_was_read(const std::filesystem::path &path) {
 }
 
 result<mapped_file> mapped_file::open(const std::filesystem::path &path) {
-    if (opened) opened->insert(path);
+    if (opened_paths) opened_paths->insert(path);
     // Non-blocking, so that a named pipe is refused below and not waited for.
     const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0) return failed(path, "open");
@@ -157,30 +157,30 @@ result<mapped_file> mapped_file::open(const std::filesystem::path &path) {
         }
         mapped.data_ = static_cast<const std::byte *>(address);
     }
-    const std::string pointer = foreign_pointer(
+    const std::string pointer = lfs_pointer_problem(
         mapped.size_ > foreign_bytes ? std::span<const std::byte>() : mapped.bytes());
     if (!pointer.empty()) {
         ::close(file);
         return error{format("{}: {}", path.string(), pointer)};
     }
-    mapped.record_ = enter(path, kept_open(file), about, mapped.data_);
+    mapped.record_ = add_record(path, keep_open_if_few(file), about, mapped.data_);
     return mapped;
 }
 
-mapped_file::mapped_file(mapped_file &&other) noexcept
-    : data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)),
-      record_(std::exchange(other.record_, nullptr)) {}
+mapped_file::mapped_file(mapped_file &&source) noexcept
+    : data_(std::exchange(source.data_, nullptr)),
+      size_(std::exchange(source.size_, 0)),
+      record_(std::exchange(source.record_, nullptr)) {}
 
-mapped_file &mapped_file::operator=(mapped_file &&other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    std::swap(record_, other.record_);
+mapped_file &mapped_file::operator=(mapped_file &&source) noexcept {
+    std::swap(data_, source.data_);
+    std::swap(size_, source.size_);
+    std::swap(record_, source.record_);
     return *this;
 }
 
 mapped_file::~mapped_file() {
-    if (record_ != nullptr) leave(*record_);
+    if (record_ != nullptr) close_record(*record_);
     if (data_ != nullptr) ::munmap(const_cast<std::byte *>(data_), size_);
 }
 
@@ -195,12 +195,12 @@ void mapped_file::release(uint64_t begin, uint64_t end) const {
 
 static const mapped_record *record_at(const void *address) {
     const auto wanted = reinterpret_cast<uintptr_t>(address);
-    for (const mapped_record *at = records.load(); at != nullptr; at = at->next)
-        if (at->begin.load() <= wanted && wanted < at->end.load()) return at;
+    for (const mapped_record *record = records.load(); record != nullptr; record = record->next)
+        if (record->begin.load() <= wanted && wanted < record->end.load()) return record;
     return nullptr;
 }
 
-const char *mapped_file_at(const void *address) {
+const char *mapped_path_at(const void *address) {
     const mapped_record *found = record_at(address);
     return found == nullptr ? nullptr : found->name;
 }
@@ -226,26 +226,26 @@ result<int> open_mapped(const mapped_place &place, int flags) {
     return error{format("{}: another file has that name now", record.name)};
 }
 
-bool mapped_file_has(const std::filesystem::path &path) {
+bool is_mapped_file(const std::filesystem::path &path) {
     struct stat about {};
     if (::stat(path.c_str(), &about) != 0) return false;
     const std::scoped_lock held(records_lock);
-    for (const mapped_record *at = records.load(); at != nullptr; at = at->next)
-        if (at->taken.load() && at->opened.st_dev == about.st_dev &&
-            at->opened.st_ino == about.st_ino)
+    for (const mapped_record *record = records.load(); record != nullptr; record = record->next)
+        if (record->taken.load() && record->opened.st_dev == about.st_dev &&
+            record->opened.st_ino == about.st_ino)
             return true;
     return false;
 }
 
-const char *mapped_file_changed() {
-    for (const mapped_record *at = records.load(); at != nullptr; at = at->next)
-        if (has_changed(*at)) return at->name;
+const char *first_changed_file() {
+    for (const mapped_record *record = records.load(); record != nullptr; record = record->next)
+        if (has_changed(*record)) return record->name;
     return nullptr;
 }
 
 status mapped_files_unchanged() {
     const std::scoped_lock held(records_lock);
-    if (const char *name = mapped_file_changed())
+    if (const char *name = first_changed_file())
         return error{
             format("{}: changed while it was read, so figures from it would mean nothing; "
                    "run again when nothing writes it",

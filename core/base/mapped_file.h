@@ -16,7 +16,7 @@ namespace moorage::core {
 struct mapped_record;
 
 // Other programs may shorten or overwrite the file while it is mapped. A read behind the new end
-// raises SIGBUS; a handler can explain it with mapped_file_at(). Overwritten bytes are read as they
+// raises SIGBUS; a handler can explain it with mapped_path_at(). Overwritten bytes are read as they
 // are now. So check ids from a file where they are used, and call mapped_files_unchanged() before
 // trusting figures.
 class mapped_file {
@@ -24,8 +24,8 @@ public:
     // Regular files only. An empty file maps to an empty span.
     static result<mapped_file> open(const std::filesystem::path &path);
     mapped_file() = default;
-    mapped_file(mapped_file &&other) noexcept;
-    mapped_file &operator=(mapped_file &&other) noexcept;
+    mapped_file(mapped_file &&source) noexcept;
+    mapped_file &operator=(mapped_file &&source) noexcept;
     ~mapped_file();
 
     std::span<const std::byte> bytes() const { return {data_, size_}; }
@@ -47,12 +47,12 @@ public:
     opened_files(const opened_files &) = delete;
 
 private:
-    std::set<std::filesystem::path> *const before_;
+    std::set<std::filesystem::path> *const previous_;
 };
 
 // The path of the mapped file that contains `address`; null: none does. Async-signal-safe. The text
 // stays valid until the file is closed.
-const char *mapped_file_at(const void *address);
+const char *mapped_path_at(const void *address);
 
 // The mapped file that contains an address, and the offset in it.
 struct mapped_place {
@@ -67,17 +67,17 @@ result<int> open_mapped(const mapped_place &place, int flags);
 
 // Does the path name a file that is mapped now, whatever its spelling? Writing over it would
 // destroy it.
-bool mapped_file_has(const std::filesystem::path &path);
+bool is_mapped_file(const std::filesystem::path &path);
 
 // Notes a file that is read by other means than a mapping.
 void note_read_file(const std::filesystem::path &path);
 // Has this process read the file that the path names, whatever its spelling? Then an output must
 // not replace it.
-bool file_was_read(const std::filesystem::path &path);
+bool was_file_read(const std::filesystem::path &path);
 
 // The path of the first file that mapped_files_unchanged() would report; null: none.
 // Async-signal-safe.
-const char *mapped_file_changed();
+const char *first_changed_file();
 
 // Checks every file mapped since the process began, whether it is still open or not. Each must have
 // kept its size and its time of change while it was mapped. The error names the first file that did

@@ -24,7 +24,7 @@ uint64_t mapped_bytes(uint64_t bytes) {
     return (bytes + large_page_bytes - 1) / large_page_bytes * large_page_bytes;
 }
 
-error not_to_be_had(const std::string &purpose, uint64_t bytes) {
+error allocation_error(const std::string &purpose, uint64_t bytes) {
     return {format("{} takes {}, which cannot be had: {}", purpose,
                    human_bytes(static_cast<double>(bytes)), std::strerror(errno))};
 }
@@ -32,8 +32,8 @@ error not_to_be_had(const std::string &purpose, uint64_t bytes) {
 }  // namespace
 
 result<memory_block> memory_block::create(uint64_t bytes, const std::string &purpose) {
-    memory_block made;
-    if (bytes == 0) return made;
+    memory_block block;
+    if (bytes == 0) return block;
     // The system may promise more memory than it has and kill the program when it is touched.
     const uint64_t available = memory_available_bytes();
     if (bytes > available)
@@ -43,32 +43,32 @@ result<memory_block> memory_block::create(uint64_t bytes, const std::string &pur
     const uint64_t length = mapped_bytes(bytes);
     void *address = ::mmap(nullptr, length, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (address == MAP_FAILED) return not_to_be_had(purpose, bytes);
+    if (address == MAP_FAILED) return allocation_error(purpose, bytes);
     // Advice only.
     (void)::madvise(address, length, MADV_HUGEPAGE);
-    made.data_ = static_cast<std::byte *>(address);
-    made.bytes_ = bytes;
-    return made;
+    block.data_ = static_cast<std::byte *>(address);
+    block.bytes_ = bytes;
+    return block;
 }
 
 status memory_block::touch(const std::string &purpose) const {
     constexpr int populate_write = 23;  // MADV_POPULATE_WRITE, since Linux 5.14
     if (bytes_ == 0 || ::madvise(data_, bytes_, populate_write) == 0) return success();
-    if (errno != EINVAL) return not_to_be_had(purpose, bytes_);
+    if (errno != EINVAL) return allocation_error(purpose, bytes_);
     constexpr uint64_t page_bytes = 4096;
-    for (uint64_t at = 0; at < bytes_; at += page_bytes) {
-        volatile std::byte &one = data_[at];
-        one = static_cast<std::byte>(one);
+    for (uint64_t offset = 0; offset < bytes_; offset += page_bytes) {
+        volatile std::byte &page_byte = data_[offset];
+        page_byte = static_cast<std::byte>(page_byte);
     }
     return success();
 }
 
-memory_block::memory_block(memory_block &&other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+memory_block::memory_block(memory_block &&source) noexcept
+    : data_(std::exchange(source.data_, nullptr)), bytes_(std::exchange(source.bytes_, 0)) {}
 
-memory_block &memory_block::operator=(memory_block &&other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
+memory_block &memory_block::operator=(memory_block &&source) noexcept {
+    std::swap(data_, source.data_);
+    std::swap(bytes_, source.bytes_);
     return *this;
 }
 

@@ -15,8 +15,8 @@ public:
     // Fails if less memory than that is available. `purpose` names the memory in the error.
     static result<memory_block> create(uint64_t bytes, const std::string &purpose);
     memory_block() = default;
-    memory_block(memory_block &&other) noexcept;
-    memory_block &operator=(memory_block &&other) noexcept;
+    memory_block(memory_block &&source) noexcept;
+    memory_block &operator=(memory_block &&source) noexcept;
     ~memory_block();
 
     // Allocates all of its physical memory now, so that later writers do not wait for page faults.

@@ -7,9 +7,9 @@
 // Values without pointers are copied as they lie in memory, so new fields are included
 // automatically. A struct that owns memory names its fields once, in a function of its namespace:
 //
-//   void each_field(auto &of, auto &&each) requires packed_as<decltype(of), person> {
-//       auto &[name, age] = of;  // does not compile if the number of fields differs
-//       each(name, age);
+//   void each_field(auto &value, auto &&visit) requires packed_as<decltype(value), person> {
+//       auto &[name, age] = value;  // does not compile if the number of fields differs
+//       visit(name, age);
 //   }
 #pragma once
 
@@ -43,8 +43,8 @@ public:
     }
 
 private:
-    void put_bytes(const void *from, size_t count) {
-        bytes.append(static_cast<const char *>(from), count);
+    void put_bytes(const void *source, size_t count) {
+        bytes.append(static_cast<const char *>(source), count);
     }
     template <class Value>
     void put(const Value &value) {
@@ -89,7 +89,7 @@ class unpacker {
 public:
     explicit unpacker(std::string_view bytes) : bytes_(bytes) {}
     // Was everything read, with nothing missing and nothing left over?
-    bool whole() const { return whole_ && bytes_.empty(); }
+    bool is_complete() const { return complete_ && bytes_.empty(); }
 
     template <class... Values>
     void operator()(Values &...values) {
@@ -99,30 +99,31 @@ public:
 private:
     // Null if fewer bytes are left.
     const char *take(uint64_t count) {
-        if (count > bytes_.size()) whole_ = false;
-        if (!whole_) return nullptr;
-        const char *from = bytes_.data();
+        if (count > bytes_.size()) complete_ = false;
+        if (!complete_) return nullptr;
+        const char *start = bytes_.data();
         bytes_.remove_prefix(static_cast<size_t>(count));
-        return from;
+        return start;
     }
     // The length of a list. Every element has at least one byte.
     uint64_t count() {
         uint64_t elements = 0;
         get(elements);
-        if (elements > bytes_.size()) whole_ = false;
-        return whole_ ? elements : 0;
+        if (elements > bytes_.size()) complete_ = false;
+        return complete_ ? elements : 0;
     }
     template <class Value>
     void get(Value &value) {
         if constexpr (std::is_trivially_copyable_v<Value>) {
-            if (const char *from = take(sizeof(value))) std::memcpy(&value, from, sizeof(value));
+            if (const char *source = take(sizeof(value)))
+                std::memcpy(&value, source, sizeof(value));
         } else {
             each_field(value, *this);
         }
     }
     void get(std::string &text) {
         const uint64_t bytes = count();
-        if (const char *from = take(bytes)) text.assign(from, static_cast<size_t>(bytes));
+        if (const char *source = take(bytes)) text.assign(source, static_cast<size_t>(bytes));
     }
     void get(std::filesystem::path &path) {
         std::string text;
@@ -132,17 +133,17 @@ private:
     void get(json_box &value) {
         std::vector<uint8_t> cbor;
         get(cbor);
-        if (!value.read_cbor(cbor)) whole_ = false;
+        if (!value.read_cbor(cbor)) complete_ = false;
     }
     template <class Value>
     void get(std::vector<Value> &values) {
         values.clear();
-        for (uint64_t left = count(); left > 0 && whole_; --left) get(values.emplace_back());
+        for (uint64_t left = count(); left > 0 && complete_; --left) get(values.emplace_back());
     }
     template <class Key, class Value>
     void get(std::map<Key, Value> &values) {
         values.clear();
-        for (uint64_t left = count(); left > 0 && whole_; --left) {
+        for (uint64_t left = count(); left > 0 && complete_; --left) {
             Key key{};
             get(key);
             get(values[key]);
@@ -154,34 +155,34 @@ private:
     }
     template <class Value>
     void get(std::optional<Value> &value) {
-        bool has = false;
-        get(has);
-        if (has) get(value.emplace());
+        bool has_value = false;
+        get(has_value);
+        if (has_value) get(value.emplace());
     }
     template <class... Values>
     void get(std::variant<Values...> &value) {
-        uint64_t index = 0, at = 0;
+        uint64_t index = 0, alternative = 0;
         get(index);
-        ((at++ == index ? get(value.template emplace<Values>()) : void()), ...);
+        ((alternative++ == index ? get(value.template emplace<Values>()) : void()), ...);
     }
 
     std::string_view bytes_;
-    bool whole_ = true;
+    bool complete_ = true;
 };
 
 template <class... Values>
 std::string packed(const Values &...values) {
-    packer to;
-    to(values...);
-    return std::move(to.bytes);
+    packer writer;
+    writer(values...);
+    return std::move(writer.bytes);
 }
 
 // False: bytes are missing. The values are then undefined.
 template <class... Values>
 bool unpack(std::string_view bytes, Values &...values) {
-    unpacker from(bytes);
-    from(values...);
-    return from.whole();
+    unpacker reader(bytes);
+    reader(values...);
+    return reader.is_complete();
 }
 
 }  // namespace moorage::core

@@ -9,22 +9,22 @@ namespace moorage::core {
 
 // Resolves a path from the folder in which the program was started. A policy may change the working
 // directory before a report is written.
-std::filesystem::path output_path(const std::filesystem::path &given);
+std::filesystem::path output_path(const std::filesystem::path &path);
 
 // Notes a file or directory of this process before it is made. Give the result to
 // forget_partial_file() once the file is complete or removed. -1: the name is too long or the table
 // is full, and nothing is noted.
 int note_partial_file(const std::string &absolute_path);
-void forget_partial_file(int place);
+void forget_partial_file(int entry);
 
 // Notes and makes "PLACE.PROCESS-N.part". Names that are taken by left-overs are skipped. `make`
 // makes the file of a path and returns what open(2) would.
-struct made_partial {
+struct partial_draft {
     std::string path;
-    int answer;  // of `make`; -1: failed with errno, and nothing is noted
-    int noted;
+    int make_result;  // of `make`; -1: failed with errno, and nothing is noted
+    int table_entry;
 };
-made_partial make_partial(const std::string &place, int (*make)(const char *path));
+partial_draft make_partial(const std::string &place, int (*make)(const char *path));
 
 // Removes the files that a process has noted and not forgotten, and its directories once they are
 // empty. 0: those of all processes that share the table, which are the first that used it and all

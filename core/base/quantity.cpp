@@ -19,7 +19,7 @@ enum class dimension : uint8_t { none, share, size, rate, time, frequency, power
 // and only one division rounds.
 struct named_unit {
     std::string_view symbol;
-    dimension of;
+    dimension kind;
     double factor;
 };
 constexpr double kilo = 1e3, mega = 1e6, giga = 1e9, tera = 1e12, peta = 1e15, kibi = 0x1p10,
@@ -81,7 +81,7 @@ constexpr named_unit units[] = {
 // Indexed by quantity_unit: the unit of plain numbers, and the text for examples.
 struct base_unit {
     std::string_view name, ending, example;
-    dimension of;
+    dimension kind;
     double factor;
 };
 constexpr base_unit bases[] = {
@@ -110,8 +110,8 @@ std::string in_lower_case(std::string_view word) {
 error unknown_unit(std::string_view word, quantity_unit unit) {
     const std::vector<std::string> known = symbols_of(unit);
     std::string hint;
-    for (const std::string &one : known)
-        if (in_lower_case(one) == in_lower_case(word)) hint = "; did you mean " + one;
+    for (const std::string &symbol : known)
+        if (in_lower_case(symbol) == in_lower_case(word)) hint = "; did you mean " + symbol;
     if (hint.empty()) hint = did_you_mean(word, known);
     return {format("{} is no unit of it{}", word,
                    hint.empty() ? "; choose " + listed(known, "or") : hint),
@@ -126,8 +126,8 @@ std::string_view example_of(quantity_unit unit) { return base_of(unit).example; 
 
 std::vector<std::string> symbols_of(quantity_unit unit) {
     std::vector<std::string> symbols;
-    for (const named_unit &one : units)
-        if (one.of == base_of(unit).of) symbols.emplace_back(one.symbol);
+    for (const named_unit &candidate : units)
+        if (candidate.kind == base_of(unit).kind) symbols.emplace_back(candidate.symbol);
     return symbols;
 }
 
@@ -137,10 +137,10 @@ quantity_unit unit_of_name(std::string_view key) {
     for (size_t i = 1; i < std::size(bases); ++i) {
         const std::string_view ending = bases[i].ending;
         if (ending.size() <= longest || !(format("_{}", key).ends_with(ending))) continue;
-        const std::string_view before =
+        const std::string_view stem =
             key.substr(0, key.size() - std::min(key.size(), ending.size()));
         // calls_per_s does not count seconds, and a key "s" is an ordinary name.
-        if (before.ends_with("_per") || (before.empty() && ending.size() < 4)) continue;
+        if (stem.ends_with("_per") || (stem.empty() && ending.size() < 4)) continue;
         found = static_cast<quantity_unit>(i), longest = ending.size();
     }
     return found;
@@ -148,22 +148,22 @@ quantity_unit unit_of_name(std::string_view key) {
 
 std::string quantity_text(double value, quantity_unit unit) {
     const base_unit &base = base_of(unit);
-    assert(base.of != none);
-    const auto own = std::ranges::find_if(units, [&](const named_unit &each) {
-        return each.of == base.of && each.factor == base.factor;
+    assert(base.kind != none);
+    const auto match = std::ranges::find_if(units, [&](const named_unit &candidate) {
+        return candidate.kind == base.kind && candidate.factor == base.factor;
     });
     // Shares have no unit of their own. They are written in per cent.
-    if (own == std::end(units)) return format("{} %", value * base.factor);
-    return format("{} {}", value, own->symbol);
+    if (match == std::end(units)) return format("{} %", value * base.factor);
+    return format("{} {}", value, match->symbol);
 }
 
 namespace {
 
 // Powers of 1000, not of 1024. Units of bits if the base unit counts bits.
-bool is_decimal(const named_unit &each, const base_unit &base) {
-    if (each.of != base.of || each.symbol.find('i') == 1) return false;
-    if (each.of == rate) return each.symbol.ends_with("bit/s") == (base.factor == 1);
-    return each.of != dimension::time || each.factor <= giga;
+bool is_decimal(const named_unit &candidate, const base_unit &base) {
+    if (candidate.kind != base.kind || candidate.symbol.find('i') == 1) return false;
+    if (candidate.kind == rate) return candidate.symbol.ends_with("bit/s") == (base.factor == 1);
+    return candidate.kind != dimension::time || candidate.factor <= giga;
 }
 
 }  // namespace
@@ -171,10 +171,10 @@ bool is_decimal(const named_unit &each, const base_unit &base) {
 std::string short_quantity_text(double value, quantity_unit unit) {
     const base_unit &base = base_of(unit);
     const named_unit *best = nullptr;
-    for (const named_unit &each : units)
-        if (is_decimal(each, base) && value * base.factor >= each.factor &&
-            (best == nullptr || each.factor > best->factor))
-            best = &each;
+    for (const named_unit &candidate : units)
+        if (is_decimal(candidate, base) && value * base.factor >= candidate.factor &&
+            (best == nullptr || candidate.factor > best->factor))
+            best = &candidate;
     if (best == nullptr) return quantity_text(value, unit);
     return format("{} {}", value * base.factor / best->factor, best->symbol);
 }
@@ -186,20 +186,21 @@ std::string likely_quantity_text(double number, quantity_unit unit, double low, 
     const double middle = std::sqrt(std::max(low, high * 1e-8) * high);
     const named_unit *best = nullptr;
     double least = 0;
-    for (const named_unit &each : units) {
-        if (!is_decimal(each, base) || each.factor == base.factor) continue;
-        const double value = number * each.factor / base.factor;
-        if (!(value >= low && value <= high)) continue;
+    for (const named_unit &candidate : units) {
+        if (!is_decimal(candidate, base) || candidate.factor == base.factor) continue;
+        const double converted = number * candidate.factor / base.factor;
+        if (!(converted >= low && converted <= high)) continue;
         // The likely unit wins unless it is further from the middle by two orders of magnitude.
-        const double apart = std::abs(std::log10(value / middle)) - (each.symbol == likely ? 2 : 0);
-        if (best == nullptr || apart < least) best = &each, least = apart;
+        const double apart =
+            std::abs(std::log10(converted / middle)) - (candidate.symbol == likely ? 2 : 0);
+        if (best == nullptr || apart < least) best = &candidate, least = apart;
     }
     return best == nullptr ? std::string() : format("{} {}", number, best->symbol);
 }
 
 result<double> parse_quantity(std::string_view text, quantity_unit unit) {
-    const base_unit &in = base_of(unit);
-    if (in.of == none) return error{"it has no unit", true};
+    const base_unit &base = base_of(unit);
+    if (base.kind == none) return error{"it has no unit", true};
     const char *const end = text.data() + text.size();
     // The library would also read "nan" and "inf".
     const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
@@ -210,17 +211,17 @@ result<double> parse_quantity(std::string_view text, quantity_unit unit) {
     if (read.ec == std::errc::result_out_of_range)
         return error{"the number is too large, or too close to 0", true};
     if (read.ec != std::errc() || !is_number)
-        return error{format("a number comes first, for example \"{}\"", in.example), true};
+        return error{format("a number comes first, for example \"{}\"", base.example), true};
     std::string_view word(read.ptr, static_cast<size_t>(end - read.ptr));
     if (word.starts_with(' ')) word.remove_prefix(1);
     if (word.empty())
         return error{format("its unit is missing, for example \"{}\"; plain numbers, without "
                             "quotes, are in {}",
-                            in.example, in.name),
+                            base.example, base.name),
                      true};
-    for (const named_unit &one : units)
-        if (one.of == in.of && one.symbol == word) {
-            const double value = number * one.factor / in.factor;
+    for (const named_unit &candidate : units)
+        if (candidate.kind == base.kind && candidate.symbol == word) {
+            const double value = number * candidate.factor / base.factor;
             if (!std::isfinite(value)) return error{"the number is too large", true};
             return value;
         }

@@ -29,7 +29,7 @@ static_assert(types.size() == static_cast<size_t>(dtype::c64) + 1);
 constexpr size_t dimensions_max = 8;
 
 // A tensor as the header declares it, before it is checked against the file.
-struct declared {
+struct declared_tensor {
     std::string name;
     std::string type;
     std::vector<uint64_t> shape, offsets;
@@ -39,7 +39,7 @@ struct declared {
 // Receives the JSON events. Every function returns false once `problem` is set.
 class header_reader final : public nlohmann::json_sax<json> {
 public:
-    std::vector<declared> tensors;
+    std::vector<declared_tensor> tensors;
     std::map<std::string, std::string> metadata;
     std::string problem;
 
@@ -47,12 +47,12 @@ public:
     bool boolean(bool) override { return unexpected("a truth value"); }
     bool number_integer(number_integer_t value) override { return unexpected(format("{}", value)); }
     bool number_float(number_float_t, const string_t &text) override {
-        return unexpected(shown(text));
+        return unexpected(printable(text));
     }
     bool binary(binary_t &) override { return unexpected("binary data"); }
 
     bool number_unsigned(number_unsigned_t value) override {
-        if (where_ != place::list) return unexpected(format("{}", value));
+        if (place_ != place::list) return unexpected(format("{}", value));
         std::vector<uint64_t> &list =
             key_ == "shape" ? tensors.back().shape : tensors.back().offsets;
         const size_t limit = key_ == "shape" ? dimensions_max : 2;
@@ -63,61 +63,61 @@ public:
     }
 
     bool string(string_t &value) override {
-        if (where_ == place::metadata) {
+        if (place_ == place::metadata) {
             metadata[key_] = value;
             return true;
         }
-        if (where_ != place::tensor || key_ != "dtype") return unexpected("a string");
+        if (place_ != place::tensor || key_ != "dtype") return unexpected("a string");
         tensors.back().type = value;
         tensors.back().has_type = true;
         return true;
     }
 
     bool start_object(size_t) override {
-        if (where_ == place::outside) {
-            where_ = place::top;
+        if (place_ == place::outside) {
+            place_ = place::top;
             return true;
         }
-        if (where_ != place::top) return unexpected("an object");
-        where_ = name_ == "__metadata__" ? place::metadata : place::tensor;
-        if (where_ == place::tensor) tensors.push_back({}), tensors.back().name = name_;
+        if (place_ != place::top) return unexpected("an object");
+        place_ = name_ == "__metadata__" ? place::metadata : place::tensor;
+        if (place_ == place::tensor) tensors.push_back({}), tensors.back().name = name_;
         return true;
     }
 
     bool end_object() override {
-        where_ = where_ == place::top ? place::outside : place::top;
+        place_ = place_ == place::top ? place::outside : place::top;
         return true;
     }
 
     bool start_array(size_t) override {
-        if (where_ != place::tensor || (key_ != "shape" && key_ != "data_offsets"))
+        if (place_ != place::tensor || (key_ != "shape" && key_ != "data_offsets"))
             return unexpected("a list");
-        where_ = place::list;
+        place_ = place::list;
         (key_ == "shape" ? tensors.back().has_shape : tensors.back().has_offsets) = true;
         return true;
     }
 
     bool end_array() override {
-        where_ = place::tensor;
+        place_ = place::tensor;
         return true;
     }
 
     bool key(string_t &value) override {
-        if (where_ == place::top) {
+        if (place_ == place::top) {
             if (!names_.insert(value).second)
-                return fail(format("tensor {} is declared twice", shown(value)));
+                return fail(format("tensor {} is declared twice", printable(value)));
             name_ = value;
             return true;
         }
         key_ = value;
-        if (where_ == place::metadata)
+        if (place_ == place::metadata)
             return !metadata.contains(value) ||
-                   fail(format("metadata {} is given twice", shown(value)));
-        const declared &now = tensors.back();
+                   fail(format("metadata {} is given twice", printable(value)));
+        const declared_tensor &now = tensors.back();
         const bool known = value == "dtype" || value == "shape" || value == "data_offsets";
         if (!known)
             return fail(format("{}: unknown key {}; dtype, shape and data_offsets are known",
-                               subject(), shown(value)));
+                               subject(), printable(value)));
         const bool twice = value == "dtype"   ? now.has_type
                            : value == "shape" ? now.has_shape
                                               : now.has_offsets;
@@ -134,68 +134,71 @@ private:
     enum class place { outside, top, metadata, tensor, list };
 
     std::string subject() const {
-        return where_ == place::metadata ? "metadata" : "tensor " + shown(name_);
+        return place_ == place::metadata ? "metadata" : "tensor " + printable(name_);
     }
     bool fail(std::string text) {
         if (problem.empty()) problem = std::move(text);
         return false;
     }
-    bool unexpected(const std::string &what) {
-        switch (where_) {
+    bool unexpected(const std::string &found) {
+        switch (place_) {
             case place::outside:
-                return fail(format("the header is {}, not an object", what));
+                return fail(format("the header is {}, not an object", found));
             case place::top:
-                return fail(format("tensor {} is {}, not an object", shown(name_), what));
+                return fail(format("tensor {} is {}, not an object", printable(name_), found));
             case place::metadata:
-                return fail(format("metadata {} is {}, not a string", shown(key_), what));
+                return fail(format("metadata {} is {}, not a string", printable(key_), found));
             case place::list:
                 return fail(format("{}: {} holds {}, not a whole number from 0 to 2^64 - 1",
-                                   subject(), key_, what));
+                                   subject(), key_, found));
             case place::tensor:
                 break;
         }
-        return fail(format("{}: {} is {}, which has no meaning there", subject(), key_, what));
+        return fail(format("{}: {} is {}, which has no meaning there", subject(), key_, found));
     }
 
-    place where_ = place::outside;
+    place place_ = place::outside;
     std::string name_, key_;
     std::set<std::string> names_;
 };
 
 // The tensor's bytes by type and shape. Fails if the product does not fit in 64 bits.
-result<uint64_t> size_of(const declared &from, dtype type) {
+result<uint64_t> tensor_bytes(const declared_tensor &declaration, dtype type) {
     uint64_t bits = bits_of(type);
     // A dimension of 0 makes the tensor empty, however large the others are.
-    if (std::ranges::find(from.shape, uint64_t{0}) != from.shape.end()) return uint64_t{0};
-    for (const uint64_t dimension : from.shape)
+    if (std::ranges::find(declaration.shape, uint64_t{0}) != declaration.shape.end())
+        return uint64_t{0};
+    for (const uint64_t dimension : declaration.shape)
         if (__builtin_mul_overflow(bits, dimension, &bits))
             return error{format("tensor {}: shape {} has more bits than 64 bits can count",
-                                shown(from.name), shape_text(from.shape))};
+                                printable(declaration.name), shape_text(declaration.shape))};
     if (bits % 8 != 0)
         return error{format("tensor {}: shape {} of {} has {} bits, no whole bytes",
-                            shown(from.name), shape_text(from.shape), from.type, bits)};
+                            printable(declaration.name), shape_text(declaration.shape),
+                            declaration.type, bits)};
     return bits / 8;
 }
 
 // `data`: the file after the header.
-result<tensor> check(const declared &from, std::span<const std::byte> data) {
-    const std::string name = "tensor " + shown(from.name);
-    if (!from.has_type || !from.has_shape || !from.has_offsets)
+result<tensor> check_tensor(const declared_tensor &declaration, std::span<const std::byte> data) {
+    const std::string name = "tensor " + printable(declaration.name);
+    if (!declaration.has_type || !declaration.has_shape || !declaration.has_offsets)
         return error{format("{}: {} is missing", name,
-                            !from.has_type    ? "dtype"
-                            : !from.has_shape ? "shape"
-                                              : "data_offsets")};
-    const auto entry = std::ranges::find(types, from.type, &type_entry::name);
+                            !declaration.has_type    ? "dtype"
+                            : !declaration.has_shape ? "shape"
+                                                     : "data_offsets")};
+    const auto entry = std::ranges::find(types, declaration.type, &type_entry::name);
     if (entry == types.end()) {
         std::vector<std::string> known;
-        for (const type_entry &each : types) known.emplace_back(each.name);
-        return error{format("{}: unknown dtype {}; safetensors have {}", name, shown(from.type),
-                            listed(known, "and"))};
+        for (const type_entry &known_type : types) known.emplace_back(known_type.name);
+        return error{format("{}: unknown dtype {}; safetensors have {}", name,
+                            printable(declaration.type), listed(known, "and"))};
     }
     const dtype type = static_cast<dtype>(entry - types.begin());
-    if (from.offsets.size() != 2)
-        return error{format("{}: data_offsets has {} numbers, not 2", name, from.offsets.size())};
-    const auto [begin, end] = std::pair(from.offsets[0], from.offsets[1]);
+    if (declaration.offsets.size() != 2)
+        return error{
+            format("{}: data_offsets has {} numbers, not 2", name, declaration.offsets.size())};
+    const auto [begin, end] = std::pair(declaration.offsets[0], declaration.offsets[1]);
     if (begin > end)
         return error{format("{}: data_offsets [{}, {}] end before they begin", name, begin, end)};
     if (end > data.size())
@@ -203,35 +206,36 @@ result<tensor> check(const declared &from, std::span<const std::byte> data) {
             format("{}: data_offsets [{}, {}] leave the file, which has {} bytes of data; "
                    "is it truncated?",
                    name, begin, end, data.size())};
-    const result<uint64_t> bytes = size_of(from, type);
+    const result<uint64_t> bytes = tensor_bytes(declaration, type);
     if (!bytes) return bytes.failure();
     if (*bytes != end - begin)
         return error{format("{}: shape {} of {} takes {} bytes, but data_offsets [{}, {}] hold {}",
-                            name, shape_text(from.shape), from.type, *bytes, begin, end,
-                            end - begin)};
-    return tensor{from.name, type, from.shape, data.subspan(begin, end - begin)};
+                            name, shape_text(declaration.shape), declaration.type, *bytes, begin,
+                            end, end - begin)};
+    return tensor{declaration.name, type, declaration.shape, data.subspan(begin, end - begin)};
 }
 
 // Requires: sorted by offset in `data`.
 status check_cover(const std::vector<tensor> &tensors, std::span<const std::byte> data) {
-    uint64_t at = 0;
-    const tensor *before = nullptr;
-    for (const tensor &now : tensors) {
-        const uint64_t begin = static_cast<uint64_t>(now.bytes.data() - data.data());
-        if (begin < at)
+    uint64_t covered_bytes = 0;
+    const tensor *previous = nullptr;
+    for (const tensor &current : tensors) {
+        const uint64_t begin = static_cast<uint64_t>(current.bytes.data() - data.data());
+        if (begin < covered_bytes)
             return error{format("tensor {}: data offset {} is inside tensor {}, which ends at {}",
-                                shown(now.name), begin, shown(before->name), at)};
-        if (begin > at)
+                                printable(current.name), begin, printable(previous->name),
+                                covered_bytes)};
+        if (begin > covered_bytes)
             return error{
                 format("tensor {}: data offset {} leaves a gap behind byte {}, where the "
                        "tensor before it ends",
-                       shown(now.name), begin, at)};
-        at = begin + now.bytes.size();
-        before = &now;
+                       printable(current.name), begin, covered_bytes)};
+        covered_bytes = begin + current.bytes.size();
+        previous = &current;
     }
-    if (at != data.size())
-        return error{
-            format("the tensors end at byte {} of the data, but the file has {}", at, data.size())};
+    if (covered_bytes != data.size())
+        return error{format("the tensors end at byte {} of the data, but the file has {}",
+                            covered_bytes, data.size())};
     return success();
 }
 
@@ -265,13 +269,13 @@ result<safetensors> parse(std::span<const std::byte> file) {
     const std::span<const std::byte> data = file.subspan(8 + *length);
     safetensors parsed;
     parsed.metadata = std::move(reader.metadata);
-    for (const declared &from : reader.tensors) {
-        result<tensor> checked = check(from, data);
+    for (const declared_tensor &declaration : reader.tensors) {
+        result<tensor> checked = check_tensor(declaration, data);
         if (!checked) return checked.failure();
         parsed.tensors.push_back(std::move(*checked));
     }
-    std::ranges::stable_sort(parsed.tensors, {}, [](const tensor &one) {
-        return std::pair(one.bytes.data(), one.bytes.size());
+    std::ranges::stable_sort(parsed.tensors, {}, [](const tensor &entry) {
+        return std::pair(entry.bytes.data(), entry.bytes.size());
     });
     const status covered = check_cover(parsed.tensors, data);
     if (!covered) return covered.failure();
@@ -302,7 +306,7 @@ std::string shape_text(std::span<const uint64_t> shape) {
     return text + "]";
 }
 
-std::string shown(std::string_view text) {
+std::string printable(std::string_view text) {
     std::string clean(text.substr(0, 60));
     for (char &letter : clean)
         if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f) letter = '?';

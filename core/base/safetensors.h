@@ -73,6 +73,6 @@ result<safetensors> parse_safetensors(std::span<const std::byte> file, const std
 // "[3, 4]"
 std::string shape_text(std::span<const uint64_t> shape);
 // For messages: a text from a file, cut at 60 bytes, with control characters replaced.
-std::string shown(std::string_view text);
+std::string printable(std::string_view text);
 
 }  // namespace moorage::core

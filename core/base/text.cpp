@@ -52,11 +52,11 @@ std::string listed(std::span<const std::string> words, std::string_view last) {
 
 std::vector<std::string> split(std::string_view text, char separator) {
     std::vector<std::string> parts;
-    for (size_t from = 0;;) {
-        const size_t to = text.find(separator, from);
-        parts.emplace_back(text.substr(from, to == std::string_view::npos ? to : to - from));
-        if (to == std::string_view::npos) return parts;
-        from = to + 1;
+    for (size_t begin = 0;;) {
+        const size_t end = text.find(separator, begin);
+        parts.emplace_back(text.substr(begin, end == std::string_view::npos ? end : end - begin));
+        if (end == std::string_view::npos) return parts;
+        begin = end + 1;
     }
 }
 

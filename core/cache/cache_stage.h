@@ -22,22 +22,22 @@ struct placement_in_cache {
 class cache_stage {
 public:
     // All borrowed; they outlive the stage.
-    cache_stage(instance &policy, ledger &truth, fault_log &faults);
+    cache_stage(instance &policy, ledger &ledger, fault_log &faults);
 
     // Makes room for `pages` (absent from the cache, distinct, all of one layer) and gives each its
     // slot. Makes one victims call for the missing slots, then per page admit, on_evict, on_load,
     // in order. `at_once`: a page that gets a slot is there at that moment. Wrong advice is
     // reported and replaced by the evictable page of the pool with the smallest number. Returns
-    // false if the run has to end. `out` is parallel to `pages`. [step]
+    // false if the run has to end. `placements` is parallel to `pages`. [step]
     bool load(std::span<const uint32_t> pages, int32_t cause, bool at_once,
-              std::span<placement_in_cache> out);
+              std::span<placement_in_cache> placements);
 
     // Evicts through the policy until `pool` uses at most its slots (a budget shrank it). Appends
     // the victims to `evicted`. Pinned pages stay and go at the next call. [control]
     bool shrink(uint32_t pool, std::vector<uint32_t> &evicted);
     // Empties every pool, through on_evict, and appends the pages to `evicted`. Requires: nothing
     // is pinned, buffered or in flight. [control]
-    void empty(std::vector<uint32_t> &evicted);
+    void evict_all(std::vector<uint32_t> &evicted);
     // Asks the policy for the content of the pool's free slots. Their slots are taken now, and the
     // pages are appended to `loaded`. Wrong pages are reported and left out. False: the run has to
     // end. [control]
@@ -63,7 +63,7 @@ private:
     uint32_t segments_of(uint32_t layer) const;
     void evict(uint32_t page, int32_t cause);
     // Whether the policy keeps a page that the host would take.
-    bool held(uint32_t page) const {
+    bool policy_holds(uint32_t page) const {
         return policy_.cache->hold != nullptr &&
                policy_.call(entry_point::hold, policy_.cache->hold, page) != 0;
     }
@@ -73,7 +73,7 @@ private:
     bool find_victims(uint32_t pool, uint32_t layer, uint32_t count, int32_t cause, bool shrinks);
 
     instance &policy_;
-    ledger &truth_;
+    ledger &ledger_;
     fault_log &faults_;
     fenced_vector<uint32_t> victims_;
     uint64_t refused_ = 0;

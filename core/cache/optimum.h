@@ -26,9 +26,9 @@ namespace moorage::core {
 
 class optimum_counter {
 public:
-    // `pools`: slots of each pool; one pool, or one a layer. Steps have `width` distinct experts of
-    // one layer.
-    optimum_counter(uint32_t layers, uint32_t experts, std::span<const uint32_t> pools,
+    // `pool_slots`: slots of each pool; one pool, or one a layer. Steps have `width` distinct
+    // experts of one layer.
+    optimum_counter(uint32_t layers, uint32_t experts, std::span<const uint32_t> pool_slots,
                     uint32_t width);
 
     void step(uint32_t layer, const uint32_t *experts);
@@ -39,18 +39,18 @@ private:
     struct timeline {
         uint32_t slots = 0, now = 0;
         std::vector<uint64_t> ends, filled;  // filled: which words of `ends` are not 0
-        std::vector<uint32_t> bounds;  // [pages of the pool] servers free for it ended before this
-        std::vector<uint32_t> held;    // for a pool smaller than a step: its content
+        std::vector<uint32_t> bounds;   // [pages of the pool] servers free for it ended before this
+        std::vector<uint32_t> content;  // for a pool smaller than a step: its content
     };
-    bool take(timeline &on, uint32_t bound, uint32_t end);
-    void tell_anew(timeline &on);
-    void small_step(timeline &on, const uint32_t *pages);
+    bool take_server(timeline &pool, uint32_t bound, uint32_t end);
+    void renumber_times(timeline &pool);
+    void step_small_pool(timeline &pool, const uint32_t *pages);
 
     uint32_t experts_, width_;
     bool shared_;
     uint64_t misses_ = 0;
     std::vector<timeline> pools_;
-    std::vector<uint32_t> next_;
+    std::vector<uint32_t> step_pages_;
 };
 
 }  // namespace moorage::core

@@ -1,6 +1,6 @@
 // replay.h - counting replay: the hits and misses of a cache policy on a trace. Counts, no times.
 //
-//   replay_job job{.of = *policies.find("lru", "cache"), .slots = 128};
+//   replay_job job{.cache_policy = *policies.find("lru", "cache"), .slots = 128};
 //   auto counted = replay(source, nullptr, job);
 //   if (counted) counted->misses;
 //
@@ -29,7 +29,7 @@ enum class sharing { shared, per_layer };
 
 // One run: a policy, a cache, and an order of the requests.
 struct replay_job {
-    const policy *of = nullptr;  // borrowed
+    const policy *cache_policy = nullptr;  // borrowed
     settings params = {};
     uint32_t slots = 0;  // slots of all layers together
     sharing pools = sharing::shared;
@@ -64,10 +64,10 @@ replay_result count_optimum(const trace &source, const replay_job &job);
 // Called from time to time with the number of requests done since the last call. Any thread.
 using replay_progress = std::function<void(uint64_t requests)>;
 
-// `coming`: the future of the same tokens of the trace. May be null if the policy does not need it.
+// `future`: the future of the same tokens of the trace. May be null if the policy does not need it.
 // Fails if check_replay does, if the policy cannot be created, and on a fault if the job says
 // abort.
-result<replay_result> replay(const trace &source, const future *coming, const replay_job &job,
+result<replay_result> replay(const trace &source, const future *future, const replay_job &job,
                              const replay_progress &progress = {});
 
 // Up to so many slots, a shared lru hits nothing, whatever the routing. So many other experts are

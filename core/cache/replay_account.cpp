@@ -14,26 +14,26 @@ constexpr uint8_t resident = 1, pinned = 2;
 
 }  // namespace
 
-replay_account::replay_account(const ledger &truth, replay_shape shape)
-    : truth_(truth),
+replay_account::replay_account(const ledger &ledger, replay_shape shape)
+    : ledger_(ledger),
       shape_(shape),
-      present_(size_t{truth.page_count()} + 1, 0),
-      used_(truth.pools(), 0),
-      layer_misses_(truth.layers(), 0) {
+      present_(size_t{ledger.page_count()} + 1, 0),
+      used_(ledger.pools(), 0),
+      layer_misses_(ledger.layers(), 0) {
     assert(shape.width >= 1 && shape.width <= 64);
     // A smaller pool serves some requests uncached: the general loop knows about that.
-    for (uint32_t pool = 0; pool < truth.pools(); ++pool)
-        roomy_ = roomy_ && truth.slots(pool) >= shape.width;
+    for (uint32_t pool = 0; pool < ledger.pools(); ++pool)
+        roomy_ = roomy_ && ledger.slots(pool) >= shape.width;
     for (uint32_t round = 0; round < shape.rounds; ++round)
-        for (uint32_t layer = 0; layer < truth.layers(); ++layer)
+        for (uint32_t layer = 0; layer < ledger.layers(); ++layer)
             bases_.insert(bases_.end(), size_t{shape.repeats} * shape.width,
-                          layer * truth.experts());
+                          layer * ledger.experts());
     evictions_.resize(bases_.size());
 }
 
 bool replay_account::full() const {
-    for (uint32_t pool = 0; pool < truth_.pools(); ++pool)
-        if (used_[pool] < truth_.slots(pool)) return false;
+    for (uint32_t pool = 0; pool < ledger_.pools(); ++pool)
+        if (used_[pool] < ledger_.slots(pool)) return false;
     return true;
 }
 
@@ -46,12 +46,12 @@ bool replay_account::follow(const uint32_t *experts, const uint32_t *outcomes, u
         --tokens;
     }
     if (tokens > 0 && !follow_full(experts, outcomes, tokens)) return false;
-    return agrees();
+    return agrees_with_ledger();
 }
 
 bool replay_account::follow_full(const uint32_t *experts, const uint32_t *outcomes,
                                  uint32_t tokens) {
-    const bool shared = truth_.pools() == 1;
+    const bool shared = ledger_.pools() == 1;
     switch (shape_.width) {  // usual ones, whose loops then have a known length
         case 1:
             return shared ? follow_full_of<true, 1>(experts, outcomes, tokens)
@@ -78,7 +78,7 @@ bool replay_account::follow_full(const uint32_t *experts, const uint32_t *outcom
 template <bool Shared, uint32_t Width>
 bool replay_account::follow_full_of(const uint32_t *experts, const uint32_t *outcomes,
                                     uint32_t tokens) {
-    const uint32_t pages = truth_.page_count(), per_layer = truth_.experts();
+    const uint32_t pages = ledger_.page_count(), per_layer = ledger_.experts();
     const uint32_t width = Width == 0 ? shape_.width : Width;
     const size_t count = bases_.size();
     const uint32_t *bases = bases_.data();
@@ -88,17 +88,18 @@ bool replay_account::follow_full_of(const uint32_t *experts, const uint32_t *out
     for (uint32_t token = 0; token < tokens; ++token, experts += count, outcomes += count) {
         for (size_t first = 0; first < count; first += width) {
             const uint32_t base = bases[first];
-            const uint32_t *chosen = experts + first, *gone = outcomes + first;
+            const uint32_t *chosen = experts + first, *step_outcomes = outcomes + first;
             for (uint32_t i = 0; i < width; ++i) {
                 uint8_t &entry = present[base + chosen[i]];
-                bad |= entry ^ uint32_t { gone[i] == MOORAGE_REPLAY_KEPT };
+                bad |= entry ^ uint32_t { step_outcomes[i] == MOORAGE_REPLAY_KEPT };
                 if (Width != 1) entry = resident | pinned;
             }
             for (uint32_t i = 0; i < width; ++i) {
-                const bool inside = Shared ? gone[i] < pages : gone[i] - base < per_layer;
-                const uint32_t from = inside ? gone[i] : pages;
-                bad |= present[from] ^ uint32_t { gone[i] != MOORAGE_REPLAY_KEPT };
-                present[from] = 0;
+                const bool in_pool =
+                    Shared ? step_outcomes[i] < pages : step_outcomes[i] - base < per_layer;
+                const uint32_t victim = in_pool ? step_outcomes[i] : pages;
+                bad |= present[victim] ^ uint32_t { step_outcomes[i] != MOORAGE_REPLAY_KEPT };
+                present[victim] = 0;
             }
             for (uint32_t i = 0; i < width; ++i) present[base + chosen[i]] = resident;
         }
@@ -114,25 +115,25 @@ bool replay_account::follow_full_of(const uint32_t *experts, const uint32_t *out
 bool replay_account::follow_token(const uint32_t *experts, const uint32_t *outcomes) {
     const uint32_t width = shape_.width;
     for (size_t i = 0; i < bases_.size(); i += width)
-        if (!follow_step(bases_[i] / truth_.experts(), experts + i, outcomes + i)) return false;
+        if (!follow_step(bases_[i] / ledger_.experts(), experts + i, outcomes + i)) return false;
     return true;
 }
 
 bool replay_account::follow_step(uint32_t layer, const uint32_t *experts,
                                  const uint32_t *outcomes) {
-    const uint32_t base = layer * truth_.experts(), pool = truth_.pool_of_layer(layer);
-    const uint32_t pages = truth_.page_count(), slots = truth_.slots(pool), width = shape_.width;
-    const uint32_t first = truth_.pools() == 1 ? 0 : base;
-    const uint32_t size = truth_.pools() == 1 ? pages : truth_.experts();
+    const uint32_t base = layer * ledger_.experts(), pool = ledger_.pool_of_layer(layer);
+    const uint32_t pages = ledger_.page_count(), slots = ledger_.slots(pool), width = shape_.width;
+    const uint32_t pool_first = ledger_.pools() == 1 ? 0 : base;
+    const uint32_t pool_pages = ledger_.pools() == 1 ? pages : ledger_.experts();
     uint8_t *present = present_.data();
 
     uint64_t hit = 0;
     uint32_t held = 0;  // slots of the pool with pages of this step, which cannot go
     for (uint32_t i = 0; i < width; ++i) {
         uint8_t &entry = present[base + experts[i]];
-        const uint32_t there = entry & resident;
-        hit |= uint64_t{there} << i;
-        held += there;
+        const uint32_t resident_bit = entry & resident;
+        hit |= uint64_t{resident_bit} << i;
+        held += resident_bit;
         entry |= pinned;
     }
     uint32_t used = used_[pool];
@@ -153,9 +154,9 @@ bool replay_account::follow_step(uint32_t layer, const uint32_t *experts,
             bad |= used >= slots;
             ++used;
         } else {
-            const uint32_t from = outcome - first < size ? outcome : pages;
-            bad |= present[from] != resident || used < slots;
-            present[from] = 0;
+            const uint32_t victim = outcome - pool_first < pool_pages ? outcome : pages;
+            bad |= present[victim] != resident || used < slots;
+            present[victim] = 0;
         }
         present[base + experts[i]] |= resident;
         ++held;
@@ -166,12 +167,12 @@ bool replay_account::follow_step(uint32_t layer, const uint32_t *experts,
     return bad == 0;
 }
 
-bool replay_account::agrees() const {
-    const uint32_t *state = truth_.view()->host_state;
+bool replay_account::agrees_with_ledger() const {
+    const uint32_t *state = ledger_.view()->host_state;
     uint32_t differences = 0;
-    for (uint32_t page = 0; page < truth_.page_count(); ++page)
+    for (uint32_t page = 0; page < ledger_.page_count(); ++page)
         differences |= state[page] ^ (present_[page] * uint32_t{MOORAGE_WHOLE});
-    return differences == 0 && std::equal(used_.begin(), used_.end(), truth_.view()->host_used);
+    return differences == 0 && std::equal(used_.begin(), used_.end(), ledger_.view()->host_used);
 }
 
 }  // namespace moorage::core

@@ -22,11 +22,11 @@ class replay_account {
 public:
     // Only for a policy that admits every page. With another policy, an uncached request may be a
     // refusal or a fault, and outcomes do not tell them apart.
-    replay_account(const ledger &truth, replay_shape shape);
+    replay_account(const ledger &ledger, replay_shape shape);
 
     // Follows `tokens` tokens. Returns false if an outcome is impossible: a wrong claim of a hit or
     // a free slot; a victim that is absent, pinned, of another pool or not needed; an uncached
-    // request although room could be made. Also if state words or counts of `truth` are wrong.
+    // request although room could be made. Also if state words or counts of `ledger` are wrong.
     bool follow(const uint32_t *experts, const uint32_t *outcomes, uint32_t tokens);
 
     uint64_t bypasses() const { return bypasses_; }
@@ -39,9 +39,9 @@ private:
     bool follow_token(const uint32_t *experts, const uint32_t *outcomes);
     bool follow_step(uint32_t layer, const uint32_t *experts, const uint32_t *outcomes);
     bool full() const;
-    bool agrees() const;
+    bool agrees_with_ledger() const;
 
-    const ledger &truth_;
+    const ledger &ledger_;
     const replay_shape shape_;
     bool roomy_ = true;                // every pool has a slot for each request of a step
     bool full_ = false;                // every pool is full; with roomy_ it stays so

@@ -6,9 +6,10 @@
 
 namespace moorage::core {
 
-void each_field(auto &of, auto &&each) requires packed_as<decltype(of), replay_result> {
-    auto &[requests, hits, misses, bypasses, layer_misses, faults, seconds, fast, parameters] = of;
-    each(requests, hits, misses, bypasses, layer_misses, faults, seconds, fast, parameters);
+void each_field(auto &record, auto &&visit) requires packed_as<decltype(record), replay_result> {
+    auto &[requests, hits, misses, bypasses, layer_misses, faults, seconds, fast, parameters] =
+        record;
+    visit(requests, hits, misses, bypasses, layer_misses, faults, seconds, fast, parameters);
 }
 
 }  // namespace moorage::core

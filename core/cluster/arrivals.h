@@ -1,9 +1,9 @@
 // arrivals.h - the source of one home of a cluster: requests arrive at their own times and are
 // decoded side by side.
 //
-//   auto made = arrival_source::make(phases, {.seed = 1, .home = 3, .end_ns = hour}, &now);
-//   while (made->next(pass)) ...                       // false: nothing until wakes_ns()
-//   made->pass_done(pass, now);                        // fills in the times of requests()
+//   auto source = arrival_source::make(phases, {.seed = 1, .home = 3, .end_ns = hour}, &now);
+//   while (source->next(pass)) ...                     // false: nothing until wakes_ns()
+//   source->pass_done(pass, now);                      // fills in the times of requests()
 //
 // The prompt of a request is prefilled in passes of its own. Requests that already decode wait for
 // them. The pass with the prompt's last token yields the first output token. Each further output
@@ -28,7 +28,7 @@ namespace moorage::core {
 
 // The requests from a time on, until the next phase begins.
 struct arrival_phase {
-    uint64_t from_ns = 0;
+    uint64_t begin_ns = 0;
     // One of these gives the choices of experts. A trace is borrowed for as long as the source
     // lives.
     const trace *rows = nullptr;
@@ -43,7 +43,7 @@ struct arrival_phase {
 };
 
 // Requests of a trace with these domains. Without domains: all. The error names the domain.
-result<std::vector<uint64_t>> requests_of(const trace &from, std::span<const std::string> domains);
+result<std::vector<uint64_t>> requests_of(const trace &trace, std::span<const std::string> domains);
 
 struct arrival_options {
     uint64_t seed = 0;
@@ -85,13 +85,13 @@ public:
     uint32_t offers() const override { return offers_; }
     bool idle() override { return live_ == 0; }
     bool scored_predictions() const override { return scored_; }
-    bool next(pass &out) override;
+    bool next(pass &pass) override;
     uint64_t wakes_ns() const override;
-    void pass_done(const pass &of, uint64_t now_ns) override;
-    void route(const pass &of, uint32_t layer, uint32_t *chosen) override;
-    void weights(const pass &of, uint32_t layer, float *out) override;
-    void gate_scores(const pass &of, uint32_t layer, float *out) override;
-    void weigh(const pass &of, uint32_t layer, const uint32_t *chosen, float *out) override;
+    void pass_done(const pass &pass, uint64_t now_ns) override;
+    void route(const pass &pass, uint32_t layer, uint32_t *chosen) override;
+    void weights(const pass &pass, uint32_t layer, float *weights) override;
+    void gate_scores(const pass &pass, uint32_t layer, float *scores) override;
+    void weigh(const pass &pass, uint32_t layer, const uint32_t *chosen, float *weights) override;
     uint32_t predict(uint64_t row, uint32_t layer, uint32_t *experts, float *scores) override;
 
     // The times of all admitted requests, in order of arrival.
@@ -101,7 +101,7 @@ public:
     // token.
     static uint64_t row_of(uint32_t phase, uint64_t row) { return uint64_t{phase} << 48 | row; }
     static uint32_t phase_of(uint64_t row) { return static_cast<uint32_t>(row >> 48); }
-    static uint64_t place_of(uint64_t row) { return row & ((uint64_t{1} << 48) - 1); }
+    static uint64_t row_in_phase(uint64_t row) { return row & ((uint64_t{1} << 48) - 1); }
 
 private:
     struct stream {
@@ -112,15 +112,15 @@ private:
     };
     arrival_source(std::vector<arrival_phase> phases, const arrival_options &options,
                    const uint64_t *now_ns);
-    status take_shape();
+    status check_shape();
     void find_arrival();
     bool draw_arrival(uint64_t until_ns);
     bool list_arrival(uint64_t until_ns);
     void admit();
-    void begin_request(stream &one);
-    uint64_t row_at(const stream &one, uint64_t position) const;
-    void add_token(pass &out, stream &one, bool decoded);
-    bool prefill_pass(pass &out);
+    void begin_request(stream &stream);
+    uint64_t row_at(const stream &stream, uint64_t position) const;
+    void add_token(pass &pass, stream &stream, bool decoded);
+    bool prefill_pass(pass &pass);
 
     std::vector<arrival_phase> phases_;
     arrival_options options_;
@@ -131,11 +131,11 @@ private:
     uint64_t draw_seed_;
     uint64_t drawn_tokens_ = 0;
     // The next arrival: its time (MOORAGE_NEVER: none), and its lengths if a list has them.
-    struct coming {
+    struct next_arrival {
         uint64_t at_ns = MOORAGE_NEVER;
         uint32_t input_tokens = 0, output_tokens = 0;
     };
-    coming next_;
+    next_arrival next_;
     uint32_t next_phase_ = 0;
     size_t next_listed_ = 0;
     uint64_t cursor_ns_ = 0, arrived_ = 0;

@@ -17,56 +17,60 @@ namespace moorage::core {
 
 class call_prices {
 public:
-    // `all` is borrowed.
-    call_prices(cluster_state &all, const home_place &of);
+    // `state` is borrowed.
+    call_prices(cluster_state &state, const home_place &place);
 
     std::span<const uint8_t> distances() const { return distances_; }  // [servers]
     // Appends the time that each server with the page, or the cloud, would need for so many tokens.
-    void offers(uint32_t page, uint32_t tokens, std::vector<remote_offer> &out);
+    void offers(uint32_t page, uint32_t tokens, std::vector<remote_offer> &offers);
 
     // Whether the device belongs to the home itself, on a server without GPUs. Its experts are
     // computed there, without a call to others.
-    bool own(uint32_t device) const {
-        return home_.device == MOORAGE_NONE && !user() &&
+    bool is_own(uint32_t device) const {
+        return home_.device == MOORAGE_NONE && !is_user() &&
                distances_[device] == MOORAGE_DISTANCE_OWN;
     }
 
     // Whether a call to the device is a message: to another server, or from a user to any server.
-    bool leaves(uint32_t device) const {
-        return user() || distances_[device] != MOORAGE_DISTANCE_OWN;
+    bool leaves_server(uint32_t device) const {
+        return is_user() || distances_[device] != MOORAGE_DISTANCE_OWN;
     }
 
     // Channels: to a server and back; for a user, to its entry server and back.
-    uint32_t there(uint32_t server) const { return ways_[server].there.channel; }
-    uint32_t back(uint32_t server) const { return ways_[server].back.channel; }
-    bool user() const { return up_.channel != MOORAGE_NONE; }
-    uint32_t up() const { return up_.channel; }
-    uint32_t down() const { return down_.channel; }
+    uint32_t outbound_channel(uint32_t server) const { return routes_[server].outbound.channel; }
+    uint32_t inbound_channel(uint32_t server) const { return routes_[server].inbound.channel; }
+    bool is_user() const { return uplink_.channel != MOORAGE_NONE; }
+    uint32_t up_channel() const { return uplink_.channel; }
+    uint32_t down_channel() const { return downlink_.channel; }
 
 private:
-    struct crossing {  // hidden states over one channel that is idle
+    struct channel_time {  // hidden states over one channel that is idle
         uint32_t channel = MOORAGE_NONE;
         uint64_t ns = MOORAGE_NEVER;  // for one token
-        double more_ns = 0;           // for each further token
-        uint64_t of(double more) const { return ns + static_cast<uint64_t>(more * more_ns); }
+        double further_token_ns = 0;  // for each further token
+        uint64_t time_ns(double further_tokens) const {
+            return ns + static_cast<uint64_t>(further_tokens * further_token_ns);
+        }
     };
-    struct way {  // the way to one server's device, or to the cloud
-        crossing there, back;
+    struct server_route {  // the way to one server's device, or to the cloud
+        channel_time outbound, inbound;
         uint64_t compute_ns;  // for one token, alone
-        bool linked() const { return there.ns != MOORAGE_NEVER && back.ns != MOORAGE_NEVER; }
+        bool is_linked() const {
+            return outbound.ns != MOORAGE_NEVER && inbound.ns != MOORAGE_NEVER;
+        }
     };
     struct nearest {
         uint32_t version = 0, count = 0;
     };
-    crossing make_crossing(uint32_t from, uint32_t to) const;
+    channel_time make_crossing(uint32_t source, uint32_t target) const;
     remote_offer offer(uint32_t server, uint32_t tokens) const;
     std::span<const uint32_t> near(uint32_t page);
 
-    cluster_state &all_;
+    cluster_state &state_;
     const home_place home_;
     lent_vector<uint8_t> distances_;
-    std::vector<way> ways_;                  // [servers]
-    crossing up_, down_;                     // for a user
+    std::vector<server_route> routes_;       // [servers]
+    channel_time uplink_, downlink_;         // for a user
     std::vector<nearest> nearest_;           // [pages]
     std::vector<uint32_t> nearest_devices_;  // [pages, offers_max]
 };

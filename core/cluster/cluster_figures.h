@@ -15,15 +15,16 @@
 namespace moorage::core {
 
 // Width of a bucket of the figures over time.
-double bucket_s(const cluster_config &of);
+double bucket_s(const cluster_config &config);
 
 // The name of a network's endpoint: a server, the cloud or a user.
-std::string endpoint_name(const scene &of, const network &links, uint32_t endpoint);
+std::string endpoint_name(const scene &scene, const network &links, uint32_t endpoint);
 
 class cluster_sums {
 public:
     // All borrowed.
-    cluster_sums(const scene &of, const cluster_emulator &all, const cluster_config &config);
+    cluster_sums(const scene &scene, const cluster_emulator &emulator,
+                 const cluster_config &config);
     // Adds a node that has done its work. `requests` is null if none enter there.
     void add(const cluster_node &node, pipeline &line, const arrival_source *requests);
     run_report report(const rebalancer &balance, std::string_view policy);
@@ -39,13 +40,13 @@ private:
         activation_counts activations;
         uint64_t requests = 0, latency_ns = 0;
     };
-    time_sums &at(uint64_t ns);
-    void add_requests(home_sums &home, const arrival_source &from);
-    void add_links(cluster_report &out) const;
-    void add_devices(cluster_report &out, const rebalancer &balance) const;
+    time_sums &bucket_at(uint64_t ns);
+    void add_requests(home_sums &home, const arrival_source &source);
+    void add_links(cluster_report &report) const;
+    void add_devices(cluster_report &report, const rebalancer &balance) const;
 
     const scene &scene_;
-    const cluster_emulator &all_;
+    const cluster_emulator &emulator_;
     const cluster_config &config_;
     run_report sum_;
     uint64_t experts_ns_ = 0;

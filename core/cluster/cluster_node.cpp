@@ -9,40 +9,40 @@ static uint32_t pages_of(const demand_arrays &demand, uint32_t model) {
     return demand.model_layers[model] * demand.model_experts[model];
 }
 
-cluster_node::cluster_node(cluster_emulator &others, cluster_state &all, uint32_t number,
+cluster_node::cluster_node(cluster_emulator &emulator, cluster_state &state, uint32_t number,
                            const home_place &place)
-    : others_(others),
-      all_(all),
+    : emulator_(emulator),
+      state_(state),
       place_(place),
-      prices_(all, place),
-      calls_(all, prices_, place.model, number),
-      serving_(pages_of(all.of.demand, place.model)) {}
+      prices_(state, place),
+      calls_(state, prices_, place.model, number),
+      serving_(pages_of(state.cluster_scene.demand, place.model)) {}
 
-void cluster_node::attach(const parts &of) {
-    parts_ = of;
-    serving_.attach(of.line);
-    if (of.gpu) all_.gpus[place_.device] = of.gpu;
+void cluster_node::attach(const parts &parts) {
+    parts_ = parts;
+    serving_.attach(parts.line);
+    if (parts.gpu) state_.gpus[place_.device] = parts.gpu;
 }
 
 void cluster_node::settle() {
     wakes_ns_ = MOORAGE_NEVER;
-    parts_.where->catch_up();
+    parts_.executor->catch_up();
     while (!ended_) {
-        const pipeline::stand now = parts_.line->go_on();
-        if (now == pipeline::stand::passed) continue;
-        ended_ = now == pipeline::stand::ended;
-        if (now == pipeline::stand::idle) wakes_ns_ = parts_.from->wakes_ns();
+        const pipeline::course_state now = parts_.line->resume();
+        if (now == pipeline::course_state::passed) continue;
+        ended_ = now == pipeline::course_state::ended;
+        if (now == pipeline::course_state::idle) wakes_ns_ = parts_.pass_source->wakes_ns();
         break;
     }
-    calls_.set_out();
+    calls_.send_calls();
 }
 
-std::optional<called_expert> cluster_node::event() {
-    if (parts_.where->due() != all_.now_ns) {  // a request has come
+std::optional<call_expert> cluster_node::event() {
+    if (parts_.executor->due() != state_.now_ns) {  // a request has come
         settle();
         return {};
     }
-    const auto done = parts_.where->step();
+    const auto done = parts_.executor->step();
     if (!done) return {};
     if (server_work::is_of(*done)) return serving_.computed(*done);
     parts_.line->handle(*done);
@@ -51,51 +51,53 @@ std::optional<called_expert> cluster_node::event() {
     return {};
 }
 
-void cluster_node::serve(const called_expert &of, const expert_work &work) {
-    parts_.where->catch_up();
-    serving_.serve(of, work);
+void cluster_node::serve(const call_expert &called, const expert_work &work) {
+    parts_.executor->catch_up();
+    serving_.serve(called, work);
 }
 
 void cluster_node::call_arrived() {
     if (computing_++ != 0) return;
-    parts_.where->catch_up();
-    parts_.where->wait_for_others(cause::away);
+    parts_.executor->catch_up();
+    parts_.executor->set_remote_wait_cause(cause::away);
 }
 
 void cluster_node::call_computed(uint32_t call, uint32_t expert) {
     if (!calls_.computed(call, expert) || --computing_ != 0) return;
-    parts_.where->catch_up();
-    parts_.where->wait_for_others(cause::network);
+    parts_.executor->catch_up();
+    parts_.executor->set_remote_wait_cause(cause::network);
 }
 
 void cluster_node::take_in() {
-    parts_.where->catch_up();
-    for (const expert_work &one : calls_.came_home())
-        parts_.line->handle({event_kind::remote_expert, one.tag, all_.now_ns - calls_.called_ns()});
+    parts_.executor->catch_up();
+    for (const expert_work &expert : calls_.arrived_experts())
+        parts_.line->handle(
+            {event_kind::remote_expert, expert.tag, state_.now_ns - calls_.called_ns()});
     settle();
 }
 
-void cluster_node::call(const remote_call &work) {
-    calls_.add(work);
-    if (cluster_node *at = others_.server_node(work.server))
-        for (const expert_work &one : work.experts) at->serving_.promise(one.page);
-    if (distances()[work.server] == MOORAGE_DISTANCE_OWN) return;
+void cluster_node::call(const call_request &request) {
+    calls_.add(request);
+    if (cluster_node *server = emulator_.server_node(request.server))
+        for (const expert_work &expert : request.experts) server->serving_.promise(expert.page);
+    if (distances()[request.server] == MOORAGE_DISTANCE_OWN) return;
     activation_counts &counts = bucket();
-    for (const expert_work &one : work.experts) {
-        counts.remote += one.tokens;
-        counts.local -= one.tokens;
+    for (const expert_work &expert : request.experts) {
+        counts.remote += expert.tokens;
+        counts.local -= expert.tokens;
     }
 }
 
 void cluster_node::step(const moorage_step &view, const pass &, source &) {
     bucket().local += uint64_t{view.token_count} * view.top_k;
-    others_.tell_watcher(*this, view);
+    emulator_.tell_watcher(*this, view);
 }
 
 activation_counts &cluster_node::bucket() {
-    const size_t at = all_.how.bucket_ns == 0 ? 0 : all_.now_ns / all_.how.bucket_ns;
-    if (at >= activations_.size()) activations_.resize(at + 1);
-    return activations_[at];
+    const size_t index =
+        state_.options.bucket_ns == 0 ? 0 : state_.now_ns / state_.options.bucket_ns;
+    if (index >= activations_.size()) activations_.resize(index + 1);
+    return activations_[index];
 }
 
 }  // namespace moorage::core

@@ -32,15 +32,15 @@ public:
     // Borrowed. `gpu` is null if experts compute side by side.
     struct parts {
         pipeline *line = nullptr;
-        timed_executor *where = nullptr;
+        timed_executor *executor = nullptr;
         emulator *gpu = nullptr;
-        source *from = nullptr;
+        source *pass_source = nullptr;
         bool loads = false;  // its host memory has every expert
     };
-    void attach(const parts &of);
+    void attach(const parts &parts);
 
     const home_place &place() const { return place_; }
-    const parts &of() const { return parts_; }
+    const parts &node_parts() const { return parts_; }
     const server_work &serving() const { return serving_; }
     const call_figures &called() const { return calls_.figures(); }
     // One for each bucket of the options.
@@ -48,28 +48,29 @@ public:
 
     uint32_t servers() const override { return static_cast<uint32_t>(prices_.distances().size()); }
     std::span<const uint8_t> distances() const override { return prices_.distances(); }
-    bool serial() const override { return all_.serial(); }
-    bool loads() const override { return parts_.loads; }
-    void offers(uint32_t page, uint32_t tokens, uint32_t, std::vector<remote_offer> &out) override {
-        prices_.offers(page, tokens, out);
+    bool is_serial() const override { return state_.serial(); }
+    bool can_load() const override { return parts_.loads; }
+    void offers(uint32_t page, uint32_t tokens, uint32_t,
+                std::vector<remote_offer> &offers) override {
+        prices_.offers(page, tokens, offers);
     }
-    void call(const remote_call &work) override;
-    void step(const moorage_step &view, const pass &tokens, source &from) override;
+    void call(const call_request &request) override;
+    void step(const moorage_step &view, const pass &pass, source &source) override;
 
 private:
     friend class cluster_emulator;
-    cluster_node(cluster_emulator &others, cluster_state &all, uint32_t number,
+    cluster_node(cluster_emulator &emulator, cluster_state &state, uint32_t number,
                  const home_place &place);
 
-    uint64_t due_ns() const { return std::min(parts_.where->due(), wakes_ns_); }
+    uint64_t due_ns() const { return std::min(parts_.executor->due(), wakes_ns_); }
     // Continues the course, and sends the calls that it made.
     void settle();
     // Handles what is due on the node's device, or a request that has come. Returns an expert that
     // was computed for another home, if one was.
-    std::optional<called_expert> event();
-    void serve(const called_expert &of, const expert_work &work);
+    std::optional<call_expert> event();
+    void serve(const call_expert &called, const expert_work &work);
     uint32_t page_of(const moorage_copy &copy) const {
-        return copy.expert - all_.of.demand.model_first[place_.model];
+        return copy.expert - state_.cluster_scene.demand.model_first[place_.model];
     }
     // call_arrived() is called when a call of the home reaches the place where it is to be
     // computed. call_computed() follows once per expert.
@@ -79,8 +80,8 @@ private:
     void take_in();
     activation_counts &bucket();
 
-    cluster_emulator &others_;
-    cluster_state &all_;
+    cluster_emulator &emulator_;
+    cluster_state &state_;
     const home_place place_;
     parts parts_;
     call_prices prices_;

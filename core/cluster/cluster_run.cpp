@@ -27,7 +27,7 @@ public:
           cluster_(*config.cluster),
           shared_(shared),
           options_(options),
-          faults_(config.action),
+          faults_(config.fault_action),
           warnings_(config.warnings) {}
 
     result<run_report> operator()() {
@@ -47,7 +47,7 @@ private:
     result<run_report> drive();
     result<run_report> report_of(const rebalancer &balance);
     status state_facts(run_report &report);
-    void describe(json &all) const;
+    void describe(json &root) const;
     status fault() const;
     void show_links();
 
@@ -60,7 +60,7 @@ private:
     plan plan_;
     fault_log faults_;
     std::vector<std::string> warnings_;  // of each node
-    std::unique_ptr<cluster_emulator> all_;
+    std::unique_ptr<cluster_emulator> emulator_;
     std::vector<std::unique_ptr<served_home>> nodes_;
 };
 
@@ -76,20 +76,20 @@ status cluster_runner::check() {
                    "most, and no [placement] zone_servers below their number",
                    cluster_.place, cluster_.servers.size(), zones_of(cluster_), zone_servers_max),
             true};
-    for (const cluster_server &one : cluster_.servers)
-        if (one.host_experts && cluster_.interval_s > 0 && !config_.placement.plugin.empty())
+    for (const cluster_server &server : cluster_.servers)
+        if (server.host_experts && cluster_.interval_s > 0 && !config_.placement.plugin.empty())
             return error{format("{}: server {} loads experts from its own memory (host_experts), "
                                 "so its cache policy decides what it holds, and placement cannot "
                                 "change it meanwhile; set [placement] interval_s = 0",
-                                one.place, one.name),
+                                server.place, server.name),
                          true};
     return success();
 }
 
 status cluster_runner::open_scene() {
-    auto made = make_scene(cluster_, config_.file.parent_path());
-    if (!made) return made.failure();
-    scene_ = std::move(*made);
+    auto built = make_scene(cluster_, config_.file.parent_path());
+    if (!built) return built.failure();
+    scene_ = std::move(*built);
     for (uint32_t device = 0; device < scene_.cluster.devices(); ++device) {
         const hardware_profile &hardware = scene_.hardware[device];
         if (hardware.id.empty()) continue;
@@ -111,7 +111,7 @@ status cluster_runner::make_plan() {
     auto first = make_first_plan(config_, shared_.policies(), scene_);
     if (!first) return first.failure();
     policy_ = std::move(first->policy);
-    plan_ = std::move(first->made);
+    plan_ = std::move(first->placement);
     return success();
 }
 
@@ -121,35 +121,35 @@ void cluster_runner::make_cluster() {
     links.migration_bytes_per_s = cluster_.migration_bytes_per_s;
     links.migration_delay_max = cluster_.migration_delay_max;
     links.bucket_ns = ns_of(bucket_s(cluster_));
-    cluster_options how;
-    how.offers_max = cluster_.offers_max;
-    how.bucket_ns = links.bucket_ns;
-    all_ = std::make_unique<cluster_emulator>(scene_, links, how);
+    cluster_options options;
+    options.offers_max = cluster_.offers_max;
+    options.bucket_ns = links.bucket_ns;
+    emulator_ = std::make_unique<cluster_emulator>(scene_, links, options);
 }
 
 // The devices first, so that a GPU's node has its number; then homes that compute side by side.
 status cluster_runner::make_nodes() {
     make_cluster();
-    const cluster_arrays &of = scene_.cluster;
-    std::vector<uint32_t> gpus(of.servers, 0), made(of.servers, 0);
-    for (uint32_t device = 0; device < of.devices(); ++device)
-        if (!scene_.hardware[device].id.empty()) ++gpus[of.device_server[device]];
-    for (uint32_t device = 0; device < of.devices(); ++device) {
+    const cluster_arrays &cluster = scene_.cluster;
+    std::vector<uint32_t> gpus(cluster.servers, 0), next_part(cluster.servers, 0);
+    for (uint32_t device = 0; device < cluster.devices(); ++device)
+        if (!scene_.hardware[device].id.empty()) ++gpus[cluster.device_server[device]];
+    for (uint32_t device = 0; device < cluster.devices(); ++device) {
         if (scene_.hardware[device].id.empty()) continue;
-        const uint32_t server = of.device_server[device];
-        const status done = make_node({device, server, 0}, made[server]++, gpus[server]);
+        const uint32_t server = cluster.device_server[device];
+        const status done = make_node({device, server, 0}, next_part[server]++, gpus[server]);
         if (!done) return done;
     }
-    for (uint32_t home = 0; home < of.homes; ++home) {
+    for (uint32_t home = 0; home < cluster.homes; ++home) {
         if (scene_.home_workload[home] == no_workload) continue;
-        if (home < of.servers && gpus[home] != 0) continue;
-        for (uint32_t model = 0; model < of.models; ++model) {
-            if (scene_.demand.home_model[size_t{home} * of.models + model] <= 0) continue;
+        if (home < cluster.servers && gpus[home] != 0) continue;
+        for (uint32_t model = 0; model < cluster.models; ++model) {
+            if (scene_.demand.home_model[size_t{home} * cluster.models + model] <= 0) continue;
             if (const status done = make_node({MOORAGE_NONE, home, model}, 0, 1); !done)
                 return done;
         }
     }
-    for (const moorage_copy &copy : plan_.copies) all_->put(copy);
+    for (const moorage_copy &copy : plan_.copies) emulator_->put(copy);
     return success();
 }
 
@@ -159,7 +159,7 @@ status cluster_runner::make_node(const home_place &place, uint32_t part, uint32_
     nodes_.push_back(std::make_unique<served_home>(
         served_home::surroundings{.inputs = {config_, scene_, shared_},
                                   .events = options_.events,
-                                  .all = *all_,
+                                  .emulator = *emulator_,
                                   .faults = faults_,
                                   .warnings = warnings_}));
     return nodes_.back()->make(place, {number, part, parts});
@@ -174,12 +174,12 @@ status cluster_runner::fault() const {
 
 // A row for each link that carries anything.
 void cluster_runner::show_links() {
-    all_->links().on_sent = [this](uint32_t channel, traffic kind, uint64_t bytes,
-                                   uint64_t start_ns, uint64_t end_ns) {
-        if (all_->links().local(channel)) return;
-        const channel_figures of = all_->links().figures(channel);
-        const std::string name = endpoint_name(scene_, all_->links(), of.from) + " to " +
-                                 endpoint_name(scene_, all_->links(), of.to);
+    emulator_->links().on_sent = [this](uint32_t channel, traffic kind, uint64_t bytes,
+                                        uint64_t start_ns, uint64_t end_ns) {
+        if (emulator_->links().local(channel)) return;
+        const channel_figures figures = emulator_->links().figures(channel);
+        const std::string name = endpoint_name(scene_, emulator_->links(), figures.source) +
+                                 " to " + endpoint_name(scene_, emulator_->links(), figures.target);
         const uint32_t row = options_.events->track(name, "network");
         options_.events->span(row, kind == traffic::migration ? "migration" : "activations",
                               start_ns, end_ns - start_ns, {{"bytes", bytes}});
@@ -187,15 +187,15 @@ void cluster_runner::show_links() {
 }
 
 result<run_report> cluster_runner::drive() {
-    rebalancer balance(scene_, *all_, policy_.get(), plan_, cluster_);
+    rebalancer balance(scene_, *emulator_, policy_.get(), plan_, cluster_);
     if (options_.events) show_links();
-    all_->begin();
-    while (all_->next_ns() != MOORAGE_NEVER) {
-        if (balance.next_ns() < all_->next_ns()) {
-            all_->idle_until(balance.next_ns());
+    emulator_->begin();
+    while (emulator_->next_ns() != MOORAGE_NEVER) {
+        if (balance.next_ns() < emulator_->next_ns()) {
+            emulator_->idle_until(balance.next_ns());
             if (const status done = balance.act(); !done) return done.failure();
         } else {
-            all_->step();
+            emulator_->step();
             balance.look_again();
         }
         if (const status well = fault(); !well) return well.failure();
@@ -204,8 +204,8 @@ result<run_report> cluster_runner::drive() {
 }
 
 result<run_report> cluster_runner::report_of(const rebalancer &balance) {
-    cluster_sums sums(scene_, *all_, cluster_);
-    for (const auto &one : nodes_) sums.add(one->node(), one->line(), one->requests());
+    cluster_sums sums(scene_, *emulator_, cluster_);
+    for (const auto &home : nodes_) sums.add(home->node(), home->line(), home->requests());
     run_report report = sums.report(balance, plan_.policy);
     report.executor = config_.executor;
     report.profile = "cluster";
@@ -217,38 +217,38 @@ result<run_report> cluster_runner::report_of(const rebalancer &balance) {
         if (std::ranges::find(report.warnings, warning) == report.warnings.end())
             report.warnings.push_back(std::move(warning));
     describe(*report.config);
-    if (const status told = state_facts(report); !told) return told.failure();
+    if (const status done = state_facts(report); !done) return done.failure();
     report.faults = {faults_.counts().begin(), faults_.counts().end()};
     return report;
 }
 
 // Policies of one name run at each home: their facts are told apart by it.
 status cluster_runner::state_facts(run_report &report) {
-    for (const auto &one : nodes_) {
+    for (const auto &home : nodes_) {
         std::map<std::string, std::vector<fact>> stated;
-        if (const status told = one->policies().state_facts(stated, &faults_); !told) return told;
+        if (const status done = home->policies().state_facts(stated, &faults_); !done) return done;
         for (auto &[policy, facts] : stated)
-            report.facts[format("{} at {}", policy, one->name())] = std::move(facts);
+            report.facts[format("{} at {}", policy, home->name())] = std::move(facts);
     }
     return success();
 }
 
-void cluster_runner::describe(json &all) const {
-    all["run"] = {{"executor", config_.executor},
-                  {"batch", config_.batch},
-                  {"prefill", config_.prefill ? config_.prefill : prefill_default},
-                  {"seed", config_.seed}};
-    all["cluster"] = {{"servers", scene_.cluster.servers}, {"devices", scene_.cluster.devices()},
-                      {"homes", scene_.cluster.homes},     {"models", scene_.model_names},
-                      {"duration_s", cluster_.duration_s}, {"requests", cluster_.requests}};
-    all["placement"] = {{"plugin", plan_.policy},
-                        {"interval_s", policy_ ? cluster_.interval_s : 0},
-                        {"window_s", cluster_.window_s}};
-    if (!cluster_.plan.empty()) all["placement"]["plan"] = cluster_.plan.filename().string();
+void cluster_runner::describe(json &root) const {
+    root["run"] = {{"executor", config_.executor},
+                   {"batch", config_.batch},
+                   {"prefill", config_.prefill ? config_.prefill : prefill_default},
+                   {"seed", config_.seed}};
+    root["cluster"] = {{"servers", scene_.cluster.servers}, {"devices", scene_.cluster.devices()},
+                       {"homes", scene_.cluster.homes},     {"models", scene_.model_names},
+                       {"duration_s", cluster_.duration_s}, {"requests", cluster_.requests}};
+    root["placement"] = {{"plugin", plan_.policy},
+                         {"interval_s", policy_ ? cluster_.interval_s : 0},
+                         {"window_s", cluster_.window_s}};
+    if (!cluster_.plan.empty()) root["placement"]["plan"] = cluster_.plan.filename().string();
     if (policy_)
         for (const auto &[key, value] : policy_->policy().parameters())
-            all["placement"][key] = json_of(value);
-    nodes_.front()->policies().describe(all);
+            root["placement"][key] = json_of(value);
+    nodes_.front()->policies().describe(root);
 }
 
 }  // namespace
@@ -256,7 +256,7 @@ void cluster_runner::describe(json &all) const {
 result<run_report> run_cluster(const run_config &config, run_resources &shared,
                                const run_options &options) {
     watch_calls(config);
-    return believed(config, cluster_runner(config, shared, options)());
+    return check_report(config, cluster_runner(config, shared, options)());
 }
 
 result<run_report> run_either(const run_config &config, run_resources &shared,

@@ -31,14 +31,16 @@ class expert_holders {
 public:
     explicit expert_holders(uint32_t experts) : devices_(experts), version_(experts, 1) {}
 
-    std::span<const uint32_t> of(uint32_t expert) const { return devices_[expert]; }  // ascending
+    std::span<const uint32_t> devices_of(uint32_t expert) const {
+        return devices_[expert];
+    }                                                                     // ascending
     uint32_t version(uint32_t expert) const { return version_[expert]; }  // counts the changes
     // Returns whether it is new.
     bool add(const moorage_copy &copy) {
-        std::vector<uint32_t> &all = devices_[copy.expert];
-        const auto at = std::ranges::lower_bound(all, copy.device);
-        if (at != all.end() && *at == copy.device) return false;
-        all.insert(at, copy.device);
+        std::vector<uint32_t> &devices = devices_[copy.expert];
+        const auto position = std::ranges::lower_bound(devices, copy.device);
+        if (position != devices.end() && *position == copy.device) return false;
+        devices.insert(position, copy.device);
         ++version_[copy.expert];
         return true;
     }
@@ -53,34 +55,35 @@ private:
 };
 
 struct cluster_state {
-    cluster_state(const scene &all, const network_options &network, const cluster_options &options)
-        : of(all),
-          how(options),
-          links(all.cluster, network),
-          gpus(all.cluster.devices()),
-          holders(all.demand.experts()) {}
+    cluster_state(const scene &scene, const network_options &network,
+                  const cluster_options &options)
+        : cluster_scene(scene),
+          options(options),
+          links(scene.cluster, network),
+          gpus(scene.cluster.devices()),
+          holders(scene.demand.experts()) {}
     cluster_state(const cluster_state &) = delete;
 
-    uint32_t devices() const { return of.cluster.devices(); }
-    bool serial() const { return (of.cluster.flags & MOORAGE_CALLS_SERIAL) != 0; }
-    bool returns_each() const { return (of.cluster.flags & MOORAGE_RETURNS_EACH) != 0; }
+    uint32_t devices() const { return cluster_scene.cluster.devices(); }
+    bool serial() const { return (cluster_scene.cluster.flags & MOORAGE_CALLS_SERIAL) != 0; }
+    bool returns_each() const { return (cluster_scene.cluster.flags & MOORAGE_RETURNS_EACH) != 0; }
     // The device of a server. null: its experts compute side by side, as the cloud's do.
     const emulator *gpu(uint32_t server) const {
         return server < devices() ? gpus[server] : nullptr;
     }
     // The time of a call of the model there, by the plan's linear model.
     uint64_t compute_ns(uint32_t server, uint32_t model, uint32_t tokens) const {
-        const cluster_arrays &all = of.cluster;
+        const cluster_arrays &cluster = cluster_scene.cluster;
         const auto ns_of = [](double seconds) {
             return static_cast<uint64_t>(std::ceil(seconds * 1e9 - 1e-6));
         };
-        if (server == devices()) return ns_of(all.cloud_call_s[model] * tokens);
-        const size_t at = size_t{server} * all.models + model;
-        return ns_of(all.device_call_s[at] + all.device_token_s[at] * (tokens - 1));
+        if (server == devices()) return ns_of(cluster.cloud_call_s[model] * tokens);
+        const size_t index = size_t{server} * cluster.models + model;
+        return ns_of(cluster.device_call_s[index] + cluster.device_token_s[index] * (tokens - 1));
     }
 
-    const scene &of;
-    const cluster_options how;
+    const scene &cluster_scene;
+    const cluster_options options;
     uint64_t now_ns = 0;
     network links;
     std::vector<const emulator *> gpus;  // [devices]

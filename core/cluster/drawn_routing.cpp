@@ -66,11 +66,11 @@ std::vector<uint32_t> widths_of(std::span<const double> frequency, uint32_t top_
         while (left > 0) {
             std::erase_if(takers, [&](uint32_t expert) { return widths[expert] == unit; });
             if (takers.empty()) break;
-            const uint64_t each = std::max<uint64_t>(left / takers.size(), 1);
+            const uint64_t portion = std::max<uint64_t>(left / takers.size(), 1);
             for (const uint32_t expert : takers) {
-                const uint64_t more = std::min({each, uint64_t{unit} - widths[expert], left});
-                widths[expert] += static_cast<uint32_t>(more);
-                left -= more;
+                const uint64_t added = std::min({portion, uint64_t{unit} - widths[expert], left});
+                widths[expert] += static_cast<uint32_t>(added);
+                left -= added;
             }
         }
     }
@@ -90,9 +90,9 @@ result<drawn_routing> drawn_routing::from_frequency(uint32_t layers, uint32_t ex
         if (!(frequency[i] >= 0 && frequency[i] <= 1e18))
             return error{format("frequency of layer {}, expert {}: {} is not a number from 0 up",
                                 i / experts, i % experts, frequency[i])};
-    drawn_routing made(layers, experts, top_k);
-    made.lay_out(frequency, seed);
-    return made;
+    drawn_routing routing(layers, experts, top_k);
+    routing.lay_out(frequency, seed);
+    return routing;
 }
 
 void drawn_routing::lay_out(std::span<const double> frequency, uint64_t seed) {
@@ -137,10 +137,10 @@ result<drawn_routing> drawn_routing::from_demand(const demand_arrays &demand, ui
     if (!demand.call_group.empty()) {
         if (const status right = check_shape(layers, experts, top_k); !right)
             return right.failure();
-        drawn_routing made(layers, experts, top_k);
-        if (const status taken = made.take_groups(demand, home, model); !taken)
+        drawn_routing routing(layers, experts, top_k);
+        if (const status taken = routing.take_groups(demand, home, model); !taken)
             return taken.failure();
-        return made;
+        return routing;
     }
     const size_t first = size_t{home} * demand.experts() + demand.model_first[model];
     return from_frequency(layers, experts, top_k,
@@ -165,9 +165,9 @@ status drawn_routing::take_groups(const demand_arrays &demand, uint32_t home, ui
         const uint32_t layer = (demand.group_experts[first] - begin) / experts_;
         calls[layer].emplace_back(static_cast<uint32_t>(group_experts_.size() / top_k_),
                                   demand.call_share[call]);
-        for (uint64_t at = first; at < first + size; ++at)
+        for (uint64_t index = first; index < first + size; ++index)
             group_experts_.push_back(
-                static_cast<uint16_t>((demand.group_experts[at] - begin) % experts_));
+                static_cast<uint16_t>((demand.group_experts[index] - begin) % experts_));
     }
     layer_first_.push_back(0);
     for (uint32_t layer = 0; layer < layers_; ++layer) {
@@ -202,7 +202,7 @@ void drawn_routing::add_alias_table(std::span<const std::pair<uint32_t, double>>
         small.pop_back();
         columns_[first + taker].chance =
             static_cast<uint32_t>((static_cast<uint128>(left[taker]) << 32) / total);
-        columns_[first + taker].other = calls[giver].first;
+        columns_[first + taker].second_group = calls[giver].first;
         left[giver] -= total - left[taker];
         if (left[giver] >= total) continue;
         large.pop_back();
@@ -217,19 +217,20 @@ void drawn_routing::draw(uint64_t seed, uint64_t token, uint32_t layer, uint32_t
     if (!columns_.empty()) {
         const uint64_t first = layer_first_[layer], count = layer_first_[layer + 1] - first;
         const column &drawn = columns_[first + ((bits >> 32) * count >> 32)];
-        const uint32_t group = static_cast<uint32_t>(bits) < drawn.chance ? drawn.own : drawn.other;
-        const uint16_t *from = &group_experts_[size_t{group} * top_k_];
-        for (uint32_t rank = 0; rank < top_k_; ++rank) chosen[rank] = from[rank];
+        const uint32_t group =
+            static_cast<uint32_t>(bits) < drawn.chance ? drawn.first_group : drawn.second_group;
+        const uint16_t *experts = &group_experts_[size_t{group} * top_k_];
+        for (uint32_t rank = 0; rank < top_k_; ++rank) chosen[rank] = experts[rank];
         return;
     }
     const size_t table = size_t{layer} * orders + bits % orders;
     const uint32_t *ends = &ends_[table * experts_];
     const uint16_t *experts_at = &experts_at_[table * experts_];
     const uint16_t *guide = &guide_[table * guides_];
-    uint32_t at = static_cast<uint32_t>(bits >> 40);
-    for (uint32_t rank = 0; rank < top_k_; ++rank, at += unit) {
-        uint32_t place = guide[at >> guide_shift_];
-        while (ends[place] <= at) ++place;
+    uint32_t position = static_cast<uint32_t>(bits >> 40);
+    for (uint32_t rank = 0; rank < top_k_; ++rank, position += unit) {
+        uint32_t place = guide[position >> guide_shift_];
+        while (ends[place] <= position) ++place;
         chosen[rank] = experts_at[place];
     }
 }

@@ -52,8 +52,8 @@ private:
     uint32_t guides_ = 0, guide_shift_ = 0;
     // From groups: alias tables over the calls of each layer.
     struct column {
-        uint32_t chance;      // out of 2^32
-        uint32_t own, other;  // groups, top_k experts each
+        uint32_t chance;                     // out of 2^32
+        uint32_t first_group, second_group;  // groups, top_k experts each
     };
     std::vector<uint64_t> layer_first_;  // [layers + 1] into columns_
     std::vector<column> columns_;

@@ -21,7 +21,7 @@ inline uint64_t ns_of(double seconds) { return static_cast<uint64_t>(std::llroun
 // The inputs from which homes are made. All are borrowed.
 struct home_inputs {
     const run_config &config;  // has a cluster
-    const scene &of;
+    const scene &cluster_scene;
     run_resources &shared;
 };
 
@@ -31,12 +31,12 @@ struct request_share {
     uint32_t part, parts;
 };
 
-// Divides `all` by shares that sum to one. Each gets the whole part of its share. The largest
-// remainders (ties: the first) get one more, so the sum is `all`.
-std::vector<uint64_t> apportioned(uint64_t all, std::span<const double> shares);
+// Divides `total` by shares that sum to one. Each gets the whole part of its share. The largest
+// remainders (ties: the first) get one more, so the sum is `total`.
+std::vector<uint64_t> apportioned(uint64_t total, std::span<const double> shares);
 
 // Requires: the home has a workload. `clock` is borrowed. Errors name the workload.
-result<std::unique_ptr<arrival_source>> make_requests(const home_inputs &from,
+result<std::unique_ptr<arrival_source>> make_requests(const home_inputs &inputs,
                                                       const home_place &place,
                                                       const request_share &share,
                                                       const uint64_t *clock);

@@ -29,7 +29,7 @@ public:
     std::optional<completion> step() override {
         settle();
         std::pop_heap(waiting_.begin(), waiting_.end(), later);
-        const completion done = waiting_.back().what;
+        const completion done = waiting_.back().done;
         waiting_.pop_back();
         return done;
     }
@@ -40,28 +40,28 @@ private:
     friend class stream_executor;
     struct event {
         uint64_t at_ns, order;
-        completion what;
+        completion done;
     };
-    static bool later(const event &one, const event &other) {
-        return one.at_ns != other.at_ns ? one.at_ns > other.at_ns : one.order > other.order;
+    static bool later(const event &left, const event &right) {
+        return left.at_ns != right.at_ns ? left.at_ns > right.at_ns : left.order > right.order;
     }
     // It has one processor, for GPU and CPU experts alike.
     uint64_t price_of(event_kind kind, const expert_work &work) const {
         return kind == event_kind::moved ? 0 : expert_ns_ * work.tokens;
     }
     // Nothing waits, because nothing is absent and loaded.
-    void queued(stream &on) {
-        const operation &one = on.queue.front();
-        add({one.kind, one.tag, one.price_ns, one.segments});
-        on.pop();
+    void queued(stream &stream) {
+        const operation &next = stream.queue.front();
+        add({next.kind, next.tag, next.price_ns, next.segments});
+        stream.pop();
     }
-    void add(const completion &what) {
-        waiting_.push_back({now_ + what.duration_ns, order_++, what});
+    void add(const completion &done) {
+        waiting_.push_back({now_ + done.duration_ns, order_++, done});
         std::push_heap(waiting_.begin(), waiting_.end(), later);
-        busy_.gpu += what.duration_ns;
+        busy_.gpu += done.duration_ns;
     }
     // Until now it computed if any work was under way. Otherwise it waited for others.
-    void settle() { account(waiting_.empty() ? others_ : cause::compute, now_); }
+    void settle() { account(waiting_.empty() ? remote_wait_cause_ : cause::compute, now_); }
 
     uint64_t expert_ns_;
     std::vector<event> waiting_;  // a heap

@@ -14,10 +14,10 @@ struct call_figures {
     uint64_t calls = 0;  // that were made
     uint64_t ns = 0, experts = 0;
 
-    call_figures &operator+=(const call_figures &other) {
-        calls += other.calls;
-        ns += other.ns;
-        experts += other.experts;
+    call_figures &operator+=(const call_figures &right) {
+        calls += right.calls;
+        ns += right.ns;
+        experts += right.experts;
         return *this;
     }
 };
@@ -43,7 +43,7 @@ public:
     // there or being computed, or a step of the device's own uses it. Then ask again.
     virtual bool take(const moorage_copy &copy) = 0;
     // Borrowed. null: nobody.
-    virtual void watch(cluster_watcher *by) = 0;
+    virtual void watch(cluster_watcher *observer) = 0;
 };
 
 }  // namespace moorage::core

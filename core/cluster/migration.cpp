@@ -35,8 +35,8 @@ migration_order::migration_order(const cluster_arrays &cluster, const demand_arr
       present_(demand.experts(), 0),
       needed_(demand.experts(), 0),
       put_up_(demand.experts(), 0),
-      given_(devices_, 0),
-      spare_(devices_, 0) {
+      freeable_bytes_(devices_, 0),
+      spare_bytes_(devices_, 0) {
     assert(drop_ && options.at_once > 0);
     for (uint32_t model = 0; model < demand.models; ++model)
         for (uint32_t x = demand.model_first[model]; x < demand.model_first[model + 1]; ++x)
@@ -53,19 +53,19 @@ void migration_order::take_ways(const cluster_arrays &cluster) {
     const size_t columns = servers_;
     latency_s_.assign((columns + 1) * columns, infinite);
     byte_s_.assign((columns + 1) * columns, 0);
-    for (size_t to = 0; to < columns; ++to) {
-        for (size_t from = 0; from < columns; ++from) {
-            const size_t at = from * columns + to;
-            if (from == to) {
-                latency_s_[at] = 0;
-            } else if (cluster.link_bytes_per_s[at] > 0) {
-                latency_s_[at] = cluster.link_s[at];
-                byte_s_[at] = 1 / cluster.link_bytes_per_s[at];
+    for (size_t target = 0; target < columns; ++target) {
+        for (size_t source = 0; source < columns; ++source) {
+            const size_t index = source * columns + target;
+            if (source == target) {
+                latency_s_[index] = 0;
+            } else if (cluster.link_bytes_per_s[index] > 0) {
+                latency_s_[index] = cluster.link_s[index];
+                byte_s_[index] = 1 / cluster.link_bytes_per_s[index];
             }
         }
-        if (!cloud_ || !(cluster.cloud_down_bytes_per_s[to] > 0)) continue;
-        latency_s_[columns * columns + to] = cluster.cloud_s[to];
-        byte_s_[columns * columns + to] = 1 / cluster.cloud_down_bytes_per_s[to];
+        if (!cloud_ || !(cluster.cloud_down_bytes_per_s[target] > 0)) continue;
+        latency_s_[columns * columns + target] = cluster.cloud_s[target];
+        byte_s_[columns * columns + target] = 1 / cluster.cloud_down_bytes_per_s[target];
     }
 }
 
@@ -78,100 +78,103 @@ void migration_order::take_values(const demand_arrays &demand,
         std::ranges::any_of(demand.home_tokens_per_s, [](double r) { return r > 0; });
     for (uint32_t home = 0; home < demand.homes; ++home) {
         const double rate = rated ? demand.home_tokens_per_s[home] : 1;
-        const double *from = &demand.frequency[size_t{home} * demand.experts()];
-        double *to = &value_[size_t{home_server[home]} * demand.experts()];
-        for (uint32_t x = 0; x < demand.experts(); ++x) to[x] += rate * from[x];
+        const double *frequencies = &demand.frequency[size_t{home} * demand.experts()];
+        double *values = &value_[size_t{home_server[home]} * demand.experts()];
+        for (uint32_t x = 0; x < demand.experts(); ++x) values[x] += rate * frequencies[x];
     }
 }
 
 void migration_order::take_plans(std::span<const moorage_copy> current,
                                  std::span<const moorage_copy> target) {
     for (const moorage_copy &copy : current) {
-        make(copy.expert, copy.device, state::present, false);
+        set_place(copy.expert, copy.device, state::present, false);
         ++present_[copy.expert];
         used_[copy.device] += bytes_of(copy.expert);
     }
     for (const moorage_copy &copy : target) {
         needed_[copy.expert] = 1;
-        place &there = at(copy.expert, copy.device);
-        if (there.now != state::absent) there.wanted = true;
+        place &entry = place_at(copy.expert, copy.device);
+        if (entry.now != state::absent) entry.wanted = true;
     }
     for (const moorage_copy &copy : current)
-        if (!at(copy.expert, copy.device).wanted) surplus_[copy.device].push_back(copy.expert);
+        if (!place_at(copy.expert, copy.device).wanted)
+            surplus_[copy.device].push_back(copy.expert);
     for (const moorage_copy &copy : target)
-        if (at(copy.expert, copy.device).now == state::absent)
+        if (place_at(copy.expert, copy.device).now == state::absent)
             want(copy.expert, copy.device, /*again=*/false);
 }
 
-void migration_order::make(uint32_t expert, uint32_t device, state now, bool wanted) {
-    at(expert, device) = {now, wanted, false, 0};
-    std::vector<uint32_t> &all = devices_of_[expert];
-    all.insert(std::ranges::lower_bound(all, device), device);
+void migration_order::set_place(uint32_t expert, uint32_t device, state now, bool wanted) {
+    place_at(expert, device) = {now, wanted, false, 0};
+    std::vector<uint32_t> &devices = devices_of_[expert];
+    devices.insert(std::ranges::lower_bound(devices, device), device);
 }
 
-void migration_order::forget(uint32_t expert, uint32_t device) {
-    at(expert, device) = {};
-    std::vector<uint32_t> &all = devices_of_[expert];
-    all.erase(std::ranges::lower_bound(all, device));
+void migration_order::clear_place(uint32_t expert, uint32_t device) {
+    place_at(expert, device) = {};
+    std::vector<uint32_t> &devices = devices_of_[expert];
+    devices.erase(std::ranges::lower_bound(devices, device));
 }
 
 // Whether the expert can still be called without this copy, or need not be, because the new plan
 // has no copy.
-bool migration_order::lasts_without(uint32_t expert, const place &one) const {
-    return cloud_ || !needed_[expert] || present_[expert] > (one.now == state::present ? 1u : 0u);
+bool migration_order::lasts_without(uint32_t expert, const place &place) const {
+    return cloud_ || !needed_[expert] || present_[expert] > (place.now == state::present ? 1u : 0u);
 }
 
 bool migration_order::may_go(uint32_t expert, uint32_t device) const {
-    const place &one = at(expert, device);
-    return one.now == state::present && one.readers == 0 && lasts_without(expert, one);
+    const place &place = place_at(expert, device);
+    return place.now == state::present && place.readers == 0 && lasts_without(expert, place);
 }
 
 // The gain of a copy on the device, if no other device of its server has one.
 double migration_order::value_per_byte(uint32_t expert, uint32_t device) const {
     const uint32_t server = device_server_[device];
-    for (uint32_t other = server_first_[server]; other < server_first_[server + 1]; ++other)
-        if (other != device && at(expert, other).now == state::present) return 0;
+    for (uint32_t neighbour = server_first_[server]; neighbour < server_first_[server + 1];
+         ++neighbour)
+        if (neighbour != device && place_at(expert, neighbour).now == state::present) return 0;
     return value_[size_t{server} * experts() + expert] /
            static_cast<double>(std::max<uint64_t>(bytes_of(expert), 1));
 }
 
 // From a device, or from the cloud (none).
-double migration_order::way_s(uint32_t from, uint32_t to, uint64_t bytes) const {
-    const size_t row = from == none ? servers_ : device_server_[from];
-    const size_t at = row * servers_ + device_server_[to];
-    return latency_s_[at] + byte_s_[at] * static_cast<double>(bytes);
+double migration_order::transfer_s(uint32_t source, uint32_t target, uint64_t bytes) const {
+    const size_t row = source == none ? servers_ : device_server_[source];
+    const size_t index = row * servers_ + device_server_[target];
+    return latency_s_[index] + byte_s_[index] * static_cast<double>(bytes);
 }
 
 // The nearest device that has the expert; among equal ones the least read. `none`: the cloud is
 // nearer, or nothing has it.
-uint32_t migration_order::source_of(uint32_t expert, uint32_t to) const {
+uint32_t migration_order::source_of(uint32_t expert, uint32_t target) const {
     const uint64_t bytes = bytes_of(expert);
     uint32_t best = none, best_readers = 0;
-    double best_s = way_s(none, to, bytes);
+    double best_s = transfer_s(none, target, bytes);
     for (const uint32_t device : devices_of_[expert]) {
-        const place &one = at(expert, device);
-        if (one.now != state::present || device == to) continue;
-        const double s = way_s(device, to, bytes);
+        const place &place = place_at(expert, device);
+        if (place.now != state::present || device == target) continue;
+        const double s = transfer_s(device, target, bytes);
         if (s > best_s || s == infinite) continue;
-        if (s == best_s && best != none && one.readers >= best_readers) continue;
-        best = device, best_s = s, best_readers = one.readers;
+        if (s == best_s && best != none && place.readers >= best_readers) continue;
+        best = device, best_s = s, best_readers = place.readers;
     }
     return best;
 }
 
-bool migration_order::has_source(uint32_t expert, uint32_t to) const {
-    return source_of(expert, to) != none || way_s(none, to, 1) < infinite;
+bool migration_order::has_source(uint32_t expert, uint32_t target) const {
+    return source_of(expert, target) != none || transfer_s(none, target, 1) < infinite;
 }
 
 void migration_order::want(uint32_t expert, uint32_t device, bool again) {
-    make(expert, device, state::waiting, true);
-    const request made{expert, value_per_byte(expert, device), again};
-    std::vector<request> &all = requests_[device];
-    const auto at = std::ranges::find_if(all, [&made](const request &one) {
-        return one.gain_per_byte != made.gain_per_byte ? one.gain_per_byte < made.gain_per_byte
-                                                       : one.expert > made.expert;
+    set_place(expert, device, state::waiting, true);
+    const request added{expert, value_per_byte(expert, device), again};
+    std::vector<request> &requests = requests_[device];
+    const auto position = std::ranges::find_if(requests, [&added](const request &queued) {
+        return queued.gain_per_byte != added.gain_per_byte
+                   ? queued.gain_per_byte < added.gain_per_byte
+                   : queued.expert > added.expert;
     });
-    all.insert(at, made);
+    requests.insert(position, added);
     ++waiting_;
     idle_[device] = 0;
 }
@@ -182,11 +185,11 @@ bool migration_order::drop(uint32_t expert, uint32_t device) {
         refused_.push_back({expert, device});
         return false;
     }
-    const bool wanted = at(expert, device).wanted;
+    const bool wanted = place_at(expert, device).wanted;
     used_[device] -= bytes_of(expert);
     --present_[expert];
     std::erase(surplus_[device], expert);
-    forget(expert, device);
+    clear_place(expert, device);
     if (wanted) want(expert, device, /*again=*/true);
     changed_ = true;
     return true;
@@ -218,39 +221,39 @@ bool migration_order::make_room(uint32_t device, uint64_t bytes) {
 }
 
 bool migration_order::was_refused(uint32_t expert, uint32_t device) const {
-    return std::ranges::any_of(refused_, [=](const moorage_copy &one) {
-        return one.expert == expert && one.device == device;
+    return std::ranges::any_of(refused_, [=](const moorage_copy &copy) {
+        return copy.expert == expert && copy.device == device;
     });
 }
 
-migration_step migration_order::start(uint32_t expert, uint32_t to) {
-    const uint32_t from = source_of(expert, to);
-    place &made = at(expert, to);
-    assert(made.now == state::waiting && room(to) >= bytes_of(expert));
-    made.now = state::arriving;
-    if (from != none) ++at(expert, from).readers;
-    used_[to] += bytes_of(expert);
-    if (favoured_[to] == expert) favoured_[to] = none;
+migration_step migration_order::start(uint32_t expert, uint32_t target) {
+    const uint32_t source = source_of(expert, target);
+    place &place = place_at(expert, target);
+    assert(place.now == state::waiting && room(target) >= bytes_of(expert));
+    place.now = state::arriving;
+    if (source != none) ++place_at(expert, source).readers;
+    used_[target] += bytes_of(expert);
+    if (favoured_[target] == expert) favoured_[target] = none;
     const auto id = static_cast<uint32_t>(sent_.size());
-    sent_.push_back({expert, from, to});
-    ++sending_to_[to];
+    sent_.push_back({expert, source, target});
+    ++sending_to_[target];
     ++under_way_;
     ++copied_;
     changed_ = true;
-    return {id, expert, from == none ? MOORAGE_NONE : from, to, bytes_of(expert)};
+    return {id, expert, source == none ? MOORAGE_NONE : source, target, bytes_of(expert)};
 }
 
 void migration_order::arrived(uint32_t id) {
     assert(id < sent_.size());
     const sending done = sent_[id];
-    place &made = at(done.expert, done.to);
-    assert(made.now == state::arriving);
-    made.now = state::present;
-    made.settled = true;
+    place &place = place_at(done.expert, done.target);
+    assert(place.now == state::arriving);
+    place.now = state::present;
+    place.settled = true;
     ++present_[done.expert];
-    if (!made.wanted) surplus_[done.to].push_back(done.expert);
-    if (done.from != none) --at(done.expert, done.from).readers;
-    --sending_to_[done.to];
+    if (!place.wanted) surplus_[done.target].push_back(done.expert);
+    if (done.source != none) --place_at(done.expert, done.source).readers;
+    --sending_to_[done.target];
     --under_way_;
     look_again_at(done.expert);
 }
@@ -262,19 +265,19 @@ void migration_order::look_again_at(uint32_t expert) {
 
 // The first of a device's copies that can have room.
 std::optional<migration_step> migration_order::next_to(uint32_t device) {
-    std::vector<request> &all = requests_[device];
+    std::vector<request> &requests = requests_[device];
     const size_t refused_before = refused_.size();
-    const uint64_t given = room(device) + droppable_bytes(device);
-    for (size_t i = 0; i < all.size(); ++i) {
-        const request one = all[i];
-        if (favoured_[device] != none && favoured_[device] != one.expert) continue;
-        if (bytes_of(one.expert) > given || !has_source(one.expert, device) ||
-            !make_room(device, bytes_of(one.expert)))
+    const uint64_t available_bytes = room(device) + droppable_bytes(device);
+    for (size_t i = 0; i < requests.size(); ++i) {
+        const request request = requests[i];
+        if (favoured_[device] != none && favoured_[device] != request.expert) continue;
+        if (bytes_of(request.expert) > available_bytes || !has_source(request.expert, device) ||
+            !make_room(device, bytes_of(request.expert)))
             continue;
-        all.erase(all.begin() + static_cast<ptrdiff_t>(i));
+        requests.erase(requests.begin() + static_cast<ptrdiff_t>(i));
         --waiting_;
-        detours_ += one.again;
-        return start(one.expert, device);
+        detours_ += request.again;
+        return start(request.expert, device);
     }
     idle_[device] = refused_.size() == refused_before;
     return std::nullopt;
@@ -294,8 +297,8 @@ std::optional<migration_step> migration_order::next_any() {
 
 // Tries to drop the copies that could not be dropped the last time. Nothing else has changed since.
 bool migration_order::retry_refused() {
-    const std::vector<moorage_copy> before = std::exchange(refused_, {});
-    for (const moorage_copy &copy : before) {
+    const std::vector<moorage_copy> retried = std::exchange(refused_, {});
+    for (const moorage_copy &copy : retried) {
         if (may_go(copy.expert, copy.device)) drop(copy.expert, copy.device);
         idle_[copy.device] = 0;
     }
@@ -347,11 +350,11 @@ void migration_order::sweep() {
 }
 
 std::vector<moorage_copy> migration_order::copies() const {
-    std::vector<moorage_copy> all;
+    std::vector<moorage_copy> copies;
     for (uint32_t expert = 0; expert < experts(); ++expert)
         for (const uint32_t device : devices_of_[expert])
-            if (at(expert, device).now == state::present) all.push_back({expert, device});
-    return all;
+            if (place_at(expert, device).now == state::present) copies.push_back({expert, device});
+    return copies;
 }
 
 }  // namespace moorage::core

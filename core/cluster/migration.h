@@ -30,8 +30,8 @@ namespace moorage::core {
 struct migration_step {
     uint32_t id = 0;  // for arrived()
     uint32_t expert = 0;
-    uint32_t from = 0;  // the nearest device that has it; MOORAGE_NONE: the cloud
-    uint32_t to = 0;    // device
+    uint32_t source = 0;  // the nearest device that has it; MOORAGE_NONE: the cloud
+    uint32_t target = 0;  // device
     uint64_t bytes = 0;
 };
 
@@ -72,7 +72,7 @@ public:
     // Copies of the new plan that could not be made.
     std::span<const moorage_copy> given_up() const { return given_up_; }
 
-    uint64_t copied() const { return copied_; }  // copies that were started
+    uint64_t copied() const { return copied_; }    // copies that were started
     uint64_t detours() const { return detours_; }  // of these: to a third device, or repeated
 
 private:
@@ -90,7 +90,7 @@ private:
         bool again;  // it was dropped for a while
     };
     struct sending {
-        uint32_t expert, from, to;
+        uint32_t expert, source, target;
     };
     // A way out for one request: experts to drop for a while, and experts to put up elsewhere.
     struct detour {
@@ -110,21 +110,21 @@ private:
         return capacity_[device] - std::min(capacity_[device], used_[device]);
     }
     uint32_t experts() const { return static_cast<uint32_t>(devices_of_.size()); }
-    place &at(uint32_t expert, uint32_t device) {
+    place &place_at(uint32_t expert, uint32_t device) {
         return places_[size_t{expert} * devices_ + device];
     }
-    const place &at(uint32_t expert, uint32_t device) const {
+    const place &place_at(uint32_t expert, uint32_t device) const {
         return places_[size_t{expert} * devices_ + device];
     }
-    void make(uint32_t expert, uint32_t device, state now, bool wanted);
-    void forget(uint32_t expert, uint32_t device);
-    bool lasts_without(uint32_t expert, const place &one) const;
+    void set_place(uint32_t expert, uint32_t device, state now, bool wanted);
+    void clear_place(uint32_t expert, uint32_t device);
+    bool lasts_without(uint32_t expert, const place &place) const;
     bool may_go(uint32_t expert, uint32_t device) const;
-    bool may_go_for_a_while(uint32_t expert, const place &one) const;
+    bool may_go_for_a_while(uint32_t expert, const place &place) const;
     double value_per_byte(uint32_t expert, uint32_t device) const;
-    double way_s(uint32_t from, uint32_t to, uint64_t bytes) const;
-    uint32_t source_of(uint32_t expert, uint32_t to) const;
-    bool has_source(uint32_t expert, uint32_t to) const;
+    double transfer_s(uint32_t source, uint32_t target, uint64_t bytes) const;
+    uint32_t source_of(uint32_t expert, uint32_t target) const;
+    bool has_source(uint32_t expert, uint32_t target) const;
 
     void want(uint32_t expert, uint32_t device, bool again);
     bool drop(uint32_t expert, uint32_t device);
@@ -133,14 +133,14 @@ private:
     uint64_t droppable_bytes(uint32_t device) const;
     std::optional<migration_step> next_to(uint32_t device);
     std::optional<migration_step> next_any();
-    migration_step start(uint32_t expert, uint32_t to);
+    migration_step start(uint32_t expert, uint32_t target);
     bool retry_refused();
     void look_again_at(uint32_t expert);
     void sweep();
 
     bool untangle();
     std::optional<detour> way_out(uint32_t device, uint32_t expert);
-    uint64_t drop_for_a_while(uint32_t device, uint64_t bytes, detour &out);
+    uint64_t drop_for_a_while(uint32_t device, uint64_t bytes, detour &way);
     uint32_t spare_device(uint32_t expert, uint32_t but, const detour &so_far, bool free_only);
     void take_stock();
     bool follow(const detour &way);
@@ -164,12 +164,13 @@ private:
     std::vector<std::vector<uint32_t>> surplus_;     // [G] present and not wanted, by arrival
     std::vector<uint64_t> capacity_, used_;          // [G] bytes
     std::vector<uint32_t> sending_to_;               // [G]
-    std::vector<uint32_t> favoured_;       // [G] the one expert for which it is kept free, or none
-    std::vector<uint8_t> idle_;            // [G] nothing can start there; do not look again
-    std::vector<uint32_t> present_;        // [X] copies that can be called
-    std::vector<uint8_t> needed_;          // [X] the new plan has a copy
-    std::vector<uint8_t> put_up_;          // [X] was a guest already
-    std::vector<uint64_t> given_, spare_;  // [G] used in untangle(): bytes that could be freed
+    std::vector<uint32_t> favoured_;  // [G] the one expert for which it is kept free, or none
+    std::vector<uint8_t> idle_;       // [G] nothing can start there; do not look again
+    std::vector<uint32_t> present_;   // [X] copies that can be called
+    std::vector<uint8_t> needed_;     // [X] the new plan has a copy
+    std::vector<uint8_t> put_up_;     // [X] was a guest already
+    std::vector<uint64_t> freeable_bytes_,
+        spare_bytes_;  // [G] used in untangle(): bytes that could be freed
     std::vector<sending> sent_;
     std::vector<migration_step> ready_;  // started, to be returned
     std::vector<moorage_copy> refused_, given_up_;

@@ -39,7 +39,7 @@ struct message {
 
 struct delivery {
     uint32_t channel;
-    message what;
+    message content;
     uint64_t sent_ns;     // when send() was called
     uint64_t arrived_ns;  // now
 };
@@ -57,7 +57,7 @@ struct network_options {
 
 // By traffic, counted when sent.
 struct channel_figures {
-    uint32_t from = 0, to = 0;  // endpoints
+    uint32_t source = 0, target = 0;  // endpoints
     uint64_t messages[2] = {}, bytes[2] = {}, busy_ns[2] = {};
     uint64_t queue_peak = 0;  // messages that waited at one time
     uint64_t delayed_ns = 0;  // time that activations waited behind a piece of migration
@@ -65,8 +65,8 @@ struct channel_figures {
 
 class network {
 public:
-    // `of` is borrowed for the call. Requires: options in range.
-    network(const cluster_arrays &of, const network_options &options);
+    // `cluster` is borrowed for the call. Requires: options in range.
+    network(const cluster_arrays &cluster, const network_options &options);
 
     // Endpoints. A home that is a server has the endpoint of that server.
     uint32_t server(uint32_t index) const { return index; }
@@ -75,7 +75,7 @@ public:
 
     // The channel from a server to a server (itself included), to the cloud and back, from a home
     // to its server and back. MOORAGE_NONE: there is no link. May allocate at its first use.
-    uint32_t channel(uint32_t from, uint32_t to);
+    uint32_t channel(uint32_t source, uint32_t target);
     // Time that a message of these bytes takes alone, its latency included.
     uint64_t alone_ns(uint32_t channel, uint64_t bytes) const;
     // Whether the channel stays inside a server. Then it does not count as network.
@@ -84,7 +84,7 @@ public:
     uint64_t activation_backlog_ns(uint32_t channel, uint64_t now_ns) const;
 
     // Requires: now_ns <= due(), and not below the times given or taken before.
-    void send(uint32_t channel, const message &what, uint64_t now_ns);
+    void send(uint32_t channel, const message &message, uint64_t now_ns);
     // Time of the next event. MOORAGE_NEVER: nothing is under way.
     uint64_t due() const { return heap_.empty() ? MOORAGE_NEVER : heap_.front().at_ns; }
     // Handles the next event. Returns nothing if it concerns nobody outside; due() is then the time
@@ -106,7 +106,7 @@ public:
 private:
     static constexpr uint32_t none = UINT32_MAX;
     struct node {  // a message that waits or is in flight; waiting ones are linked by index
-        message what;
+        message content;
         uint64_t left_bytes, sent_ns;
         uint32_t channel, next;
     };
@@ -114,7 +114,7 @@ private:
         uint32_t head = none, tail = none;
     };
     // Two cache lines: 256 servers have 65 000 channels, used in any order.
-    struct alignas(128) one_channel {
+    struct alignas(128) channel_state {
         double bytes_per_s = 0;  // infinite: takes no time
         uint64_t latency_ns = 0;
         uint64_t free_ns = 0;              // the line is busy until then
@@ -128,32 +128,32 @@ private:
         bool piece_last = false;         // the last piece sent was migration
         bool local = false;
     };
-    static_assert(sizeof(one_channel) == 128);
+    static_assert(sizeof(channel_state) == 128);
     struct event {
         uint64_t at_ns, order;
-        uint32_t what;  // a message that arrives, or a channel whose line is checked
-        bool look;      // stale if the channel is checked at another time
-        bool before(const event &other) const {
-            return at_ns != other.at_ns ? at_ns < other.at_ns : order < other.order;
+        uint32_t index;  // a message that arrives, or a channel whose line is checked
+        bool look;       // stale if the channel is checked at another time
+        bool precedes(const event &right) const {
+            return at_ns != right.at_ns ? at_ns < right.at_ns : order < right.order;
         }
     };
 
-    uint32_t make_channel(uint32_t from, uint32_t to, double bytes_per_s, double latency_s);
-    void append(list &to, uint32_t index);
-    uint32_t remove_first(list &from);
+    uint32_t make_channel(uint32_t source, uint32_t target, double bytes_per_s, double latency_s);
+    void append(list &queue, uint32_t index);
+    uint32_t remove_first(list &queue);
     void start(uint32_t channel, uint64_t now_ns);
     void start_activation(uint32_t channel, uint64_t now_ns);
-    uint64_t migration_from_ns(const one_channel &on) const;
+    uint64_t migration_from_ns(const channel_state &state) const;
     void start_piece(uint32_t channel, uint64_t now_ns);
     void land_at(uint32_t index, uint64_t at_ns);
     void look_at(uint32_t channel, uint64_t at_ns);
     void occupy(uint32_t channel, traffic kind, uint64_t bytes, uint64_t now_ns);
-    void push(const event &one);
+    void push(const event &event);
     void pop();
-    uint32_t *entry(uint32_t from, uint32_t to);
+    uint32_t *entry(uint32_t source, uint32_t target);
     bool shared(uint32_t channel) const {
-        const auto &[from, to] = ends_[channel];
-        return shared_ && from != to && from < servers_ && to < servers_;
+        const auto &[source, target] = ends_[channel];
+        return shared_ && source != target && source < servers_ && target < servers_;
     }
     uint64_t line_free_ns(uint32_t channel) const;
     void count_waiting(uint32_t channel, int64_t bytes);
@@ -164,7 +164,7 @@ private:
     cluster_arrays cluster_;
     std::vector<uint32_t> home_endpoint_;
     std::vector<uint32_t> index_;  // [servers + 1, servers + 1], then [homes, 2]; channel or none
-    std::vector<one_channel> channels_;
+    std::vector<channel_state> channels_;
     std::vector<std::pair<uint32_t, uint32_t>> ends_;  // [channels] from, to
     std::vector<node> nodes_;
     uint32_t free_node_ = none;

@@ -3,48 +3,50 @@
 
 namespace moorage::core {
 
-rebalancer::rebalancer(scene &of, live_cluster &all, placement_stage *policy, const plan &first,
-                       const cluster_config &config, const migration_options &moving)
-    : scene_(of),
-      all_(all),
+rebalancer::rebalancer(scene &scene, live_cluster &cluster, placement_stage *policy,
+                       const plan &first, const cluster_config &config,
+                       const migration_options &moving)
+    : scene_(scene),
+      cluster_(cluster),
       policy_(policy),
       config_(config),
       moving_(moving),
-      window_(of.demand, config.window_s),
+      window_(scene.demand, config.window_s),
       copies_(first.copies) {
     if (!policy || config.interval_s <= 0) return;
     decide_ns_ = static_cast<uint64_t>(config.interval_s * 1e9);
-    all.watch(this);
+    cluster.watch(this);
 }
 
 status rebalancer::act() {
     decide_ns_ += static_cast<uint64_t>(config_.interval_s * 1e9);
-    return order_ ? success() : decide(how::weigh);  // one migration at a time
+    return order_ ? success() : decide(decision_mode::weigh);  // one migration at a time
 }
 
-status rebalancer::decide(how much) {
-    if (asked_) window_.fill(scene_.demand, all_.now_ns());
+status rebalancer::decide(decision_mode mode) {
+    if (asked_) window_.fill(scene_.demand, cluster_.now_ns());
     const auto candidate = policy_->make(scene_, copies_);
     if (!candidate) return candidate.failure();
     facts_ = candidate->facts;
-    const call_figures calls = all_.calls();
+    const call_figures calls = cluster_.calls();
     const double call_s = calls.experts == 0 ? 0
                                              : static_cast<double>(calls.ns) / 1e9 /
                                                    static_cast<double>(calls.experts);
     const weighed_move move(scene_, copies_, candidate->copies, call_s, config_.interval_s);
     const moorage_move &table = move.table();
-    cluster_report::migration said;
-    said.at_s = static_cast<double>(all_.now_ns()) / 1e9;
-    said.done_s = -1;
-    said.added_copies = table.added_copies;
-    said.added_bytes = table.added_bytes;
-    said.remote_per_s_current = table.remote_per_s_current;
-    said.remote_per_s_candidate = table.remote_per_s_candidate;
-    said.adopted = much != how::say && (table.added_copies != 0 || table.removed_copies != 0) &&
-                   (much == how::adopt || policy_->adopt(move));
-    decisions_.push_back(said);
-    if (!said.adopted) return success();
-    const auto drop = [this](const moorage_copy &copy) { return all_.take(copy); };
+    cluster_report::migration decision;
+    decision.at_s = static_cast<double>(cluster_.now_ns()) / 1e9;
+    decision.done_s = -1;
+    decision.added_copies = table.added_copies;
+    decision.added_bytes = table.added_bytes;
+    decision.remote_per_s_current = table.remote_per_s_current;
+    decision.remote_per_s_candidate = table.remote_per_s_candidate;
+    decision.adopted = mode != decision_mode::say &&
+                       (table.added_copies != 0 || table.removed_copies != 0) &&
+                       (mode == decision_mode::adopt || policy_->adopt(move));
+    decisions_.push_back(decision);
+    if (!decision.adopted) return success();
+    const auto drop = [this](const moorage_copy &copy) { return cluster_.take(copy); };
     order_ = std::make_unique<migration_order>(scene_.cluster, scene_.demand, copies_,
                                                candidate->copies, drop, moving_);
     start_copies();
@@ -56,10 +58,10 @@ void rebalancer::look_again() {
 }
 
 void rebalancer::start_copies() {
-    while (const auto step = order_->next()) all_.bring(*step);
+    while (const auto step = order_->next()) cluster_.bring(*step);
     if (!order_->done()) return;
     copies_ = order_->copies();
-    decisions_.back().done_s = static_cast<double>(all_.now_ns()) / 1e9;
+    decisions_.back().done_s = static_cast<double>(cluster_.now_ns()) / 1e9;
     decisions_.back().given_up = order_->given_up().size();
     order_.reset();
 }

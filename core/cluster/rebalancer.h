@@ -19,10 +19,10 @@ namespace moorage::core {
 
 class rebalancer final : public cluster_watcher {
 public:
-    // All borrowed. `of`: the scene on which decisions are based; its demand changes with them.
+    // All borrowed. `scene`: the scene on which decisions are based; its demand changes with them.
     // `policy` may be null: then nothing is ever decided. `first` is in force. Watches the cluster
     // from now on, unless nothing is ever decided.
-    rebalancer(scene &of, live_cluster &all, placement_stage *policy, const plan &first,
+    rebalancer(scene &scene, live_cluster &cluster, placement_stage *policy, const plan &first,
                const cluster_config &config, const migration_options &moving = {});
 
     // Time of the next decision. MOORAGE_NEVER: there is none.
@@ -31,8 +31,8 @@ public:
     status act();
     // Decides now. `say`: only says what would be done, and looks no further. `adopt`: without
     // asking the policy whether that pays. Requires: no migration is under way.
-    enum class how : uint8_t { weigh, adopt, say };
-    status decide(how much);
+    enum class decision_mode : uint8_t { weigh, adopt, say };
+    status decide(decision_mode mode);
     bool moving() const { return order_ != nullptr; }
     // Gives up what is under way. These copies are in force.
     void restart(std::vector<moorage_copy> copies) {
@@ -42,7 +42,7 @@ public:
     // An event has passed: copies that were in use may be free now.
     void look_again();
     void activated(uint32_t home, uint32_t expert, uint32_t tokens) override {
-        window_.add(home, expert, tokens, all_.now_ns());
+        window_.add(home, expert, tokens, cluster_.now_ns());
         asked_ = true;
     }
     void brought(uint32_t step) override;
@@ -56,7 +56,7 @@ private:
     void start_copies();
 
     scene &scene_;
-    live_cluster &all_;
+    live_cluster &cluster_;
     placement_stage *policy_;
     const cluster_config &config_;
     const migration_options moving_;

@@ -19,11 +19,12 @@ public:
     struct surroundings {
         home_inputs inputs;
         timeline *events;  // may be null
-        cluster_emulator &all;
+        cluster_emulator &emulator;
         fault_log &faults;
         std::vector<std::string> &warnings;
     };
-    explicit served_home(const surroundings &from) : from_(from), of_(from.inputs.of) {}
+    explicit served_home(const surroundings &surroundings)
+        : surroundings_(surroundings), scene_(surroundings.inputs.cluster_scene) {}
     // Makes a node of the cluster. Errors: those of its parts.
     status make(const home_place &place, const request_share &share);
 
@@ -33,7 +34,7 @@ public:
     const policy_set &policies() const { return policies_; }
 
     const std::string &name() const {
-        return on_gpu() ? of_.device_names[place_.device] : of_.home_names[place_.home];
+        return on_gpu() ? scene_.device_names[place_.device] : scene_.home_names[place_.home];
     }
 
 private:
@@ -47,20 +48,20 @@ private:
     void make_pipeline();
     void keep_held();
 
-    const surroundings from_;
-    const scene &of_;
+    const surroundings surroundings_;
+    const scene &scene_;
     home_place place_{};
     cluster_node *node_ = nullptr;
     bool loads_ = false;  // from host memory, which has every expert
     uint32_t pages_ = 0, capacity_ = 0, buffer_ = 0, transfers_ = 0;
     // In the order of construction.
     std::unique_ptr<cost_model> costs_;
-    lent_record<moorage_costs> shown_;
+    lent_record<moorage_costs> policy_costs_;
     std::unique_ptr<source> source_;
     arrival_source *requests_ = nullptr;
-    std::unique_ptr<ledger> truth_;
+    std::unique_ptr<ledger> ledger_;
     std::unique_ptr<timeline_sink> sink_;
-    std::unique_ptr<timed_executor> where_;
+    std::unique_ptr<timed_executor> executor_;
     emulator *gpu_ = nullptr;  // the executor of a device
     policy_set policies_;
     std::unique_ptr<pipeline> line_;

@@ -11,7 +11,7 @@
 namespace moorage::core {
 
 // One expert of a call that a home has made.
-struct called_expert {
+struct call_expert {
     uint32_t home, call, expert;  // numbers of the home and of its call, place in the call
     uint32_t page;
 };
@@ -19,23 +19,23 @@ struct called_expert {
 // Calls under way, by numbers that are used again.
 class numbered_calls {
 public:
-    uint32_t add(const called_expert &one) {
+    uint32_t add(const call_expert &expert) {
         if (free_.empty()) {
-            all_.push_back(one);
-            return static_cast<uint32_t>(all_.size() - 1);
+            experts_.push_back(expert);
+            return static_cast<uint32_t>(experts_.size() - 1);
         }
         const uint32_t number = free_.back();
         free_.pop_back();
-        all_[number] = one;
+        experts_[number] = expert;
         return number;
     }
-    called_expert take(uint32_t number) {
+    call_expert take(uint32_t number) {
         free_.push_back(number);
-        return all_[number];
+        return experts_[number];
     }
 
 private:
-    std::vector<called_expert> all_;
+    std::vector<call_expert> experts_;
     std::vector<uint32_t> free_;
 };
 
@@ -48,8 +48,8 @@ public:
     void promise(uint32_t page) { ++promised_[page]; }
     bool promised(uint32_t page) const { return promised_[page] != 0; }
     // The hidden states are there.
-    void serve(const called_expert &of, expert_work work) {
-        work.tag = for_others | under_way_.add(of);
+    void serve(const call_expert &called, expert_work work) {
+        work.tag = for_others | under_way_.add(called);
         if (!line_->serve(work)) held_back_.push_back(work);
     }
     // A transfer has ended, so there may be room for another.
@@ -63,11 +63,11 @@ public:
     static bool is_of(const completion &done) {
         return done.kind == event_kind::gpu_expert && (done.tag & for_others) != 0;
     }
-    called_expert computed(const completion &done) {
-        const called_expert of = under_way_.take(done.tag & ~for_others);
-        --promised_[of.page];
+    call_expert computed(const completion &done) {
+        const call_expert called = under_way_.take(done.tag & ~for_others);
+        --promised_[called.page];
         ++count_;
-        return of;
+        return called;
     }
     uint64_t count() const { return count_; }  // experts computed
 

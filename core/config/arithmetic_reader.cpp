@@ -5,16 +5,17 @@
 
 namespace moorage::core {
 
-void read_arithmetic(section_reader &run, const executor_kind &runs_on, arithmetic &out) {
+void read_arithmetic(section_reader &run, const executor_kind &runs_on, arithmetic &mode) {
     bool is_fast = false;
     run.read("arithmetic", is_fast);
-    const given *const at = run.find("arithmetic");
-    if (at == nullptr || run.failed()) return;
-    out = is_fast ? arithmetic::fast : arithmetic::exact;
-    if (out == arithmetic::fast && runs_on.memory == fast_memory::gpu)
-        run.fail(*at, format("executor {} computes with activations as they are; choose exact, or "
-                             "executor cpu",
-                             runs_on.name));
+    const config_value *const found = run.find("arithmetic");
+    if (found == nullptr || run.failed()) return;
+    mode = is_fast ? arithmetic::fast : arithmetic::exact;
+    if (mode == arithmetic::fast && runs_on.memory == fast_memory::gpu)
+        run.fail(*found,
+                 format("executor {} computes with activations as they are; choose exact, or "
+                        "executor cpu",
+                        runs_on.name));
 }
 
 }  // namespace moorage::core

@@ -8,7 +8,7 @@
 namespace moorage::core {
 
 // Fails on other words, and on arithmetic that the executor does not have. If the key is absent,
-// `out` stays.
-void read_arithmetic(section_reader &run, const executor_kind &runs_on, arithmetic &out);
+// `mode` stays.
+void read_arithmetic(section_reader &run, const executor_kind &runs_on, arithmetic &mode);
 
 }  // namespace moorage::core

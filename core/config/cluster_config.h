@@ -54,8 +54,8 @@ struct cluster_server {
     bool host_experts = false;    // main memory holds every expert; devices can load them
     double load_bytes_per_s = 0;  // into each device; 0: the profile's rate, or no limit for an
                                   // ideal device
-    std::optional<position> at;   // always set if there is a radio
-    std::string workload;         // of tokens that enter here; empty: none
+    std::optional<position> location;  // always set if there is a radio
+    std::string workload;              // of tokens that enter here; empty: none
     // Addresses of the real node. `address`: where other nodes call it, "host:port", or several
     // separated by commas. `heartbeats`: where it answers heartbeats. `status`: where it reports
     // its state over HTTP. Empty: none.
@@ -63,7 +63,7 @@ struct cluster_server {
 };
 
 struct cluster_link {
-    std::string from, to, place;  // names of servers or entries; "*": all
+    std::string source, target, place;  // names of servers or entries; "*": all
     bool symmetric = true;
     double bits_per_s = 0;
     double latency_s = 0;
@@ -92,7 +92,7 @@ struct cluster_radio {
 
 struct cluster_user {
     std::string name, place;
-    std::optional<position> at;
+    std::optional<position> location;
     double flops = 0;
     uint32_t local_experts = 0;  // it holds those that it uses most
     std::string workload;
@@ -127,9 +127,9 @@ struct cluster_workload {
     double poisson_s = 0;
     std::filesystem::path arrivals;
     uint32_t input_tokens = 0, output_tokens = 0;  // of each request; 0: as in the trace
-    // From then_s on, tokens of a run follow this other workload.
-    std::string then;
-    double then_s = 0;
+    // From next_workload_s on, tokens of a run follow this other workload.
+    std::string next_workload;
+    double next_workload_s = 0;
 };
 
 struct cluster_config {
@@ -139,7 +139,7 @@ struct cluster_config {
     // Options of a run.
     double duration_s = 0;        // how long requests arrive; 0: until `requests`
     uint64_t requests = 0;        // of each home; 0: until `duration_s`
-    double faster = 1;            // factor of the request rate: no key, but `moorage load --faster`
+    double rate_factor = 1;       // factor of the request rate: no key, but `moorage load --faster`
     double bucket_s = 0;          // width of the time buckets of reports; 0: a 60th of the duration
     uint32_t offers_max = 8;      // how many servers a home considers for an expert, nearest first
     double local_bits_per_s = 0;  // between the devices of a server; 0: takes no time
@@ -173,7 +173,7 @@ struct cluster_origin {
 
 // `cluster` holds the keys of [cluster] and those of --set. Its key `file` has been resolved.
 result<cluster_config> read_cluster_config(const section_reader &cluster,
-                                           const cluster_origin &from);
+                                           const cluster_origin &origin);
 // The last part of read_cluster_config(). Checks names, references and reachability, and draws the
 // missing positions.
 status complete_cluster_config(cluster_config &config);

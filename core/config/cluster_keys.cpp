@@ -27,38 +27,38 @@ constexpr value_shape a_load_rate =
                       an_expert = usually(whole(1, bytes_max, bytes), 256, 1e12, "MB"),
                       a_length = usually(real_above(0, 1e6, m), 1e-3, 1e5, "m"),
                       a_side = usually(real_above(0, 1e7, m), 2, 1e6, "km"),
-                      a_position = other("two numbers in metres, [x, y]"),
+                      a_position = in_words("two numbers in metres, [x, y]"),
                       in_turn =
-                          other("a text, or a list of texts that counted entries take in turn"),
-                      some_tables = other("a list of tables, one for each entry"),
-                      a_table = other("a table");
+                          in_words("a text, or a list of texts that counted entries take in turn"),
+                      some_tables = in_words("a list of tables, one for each entry"),
+                      a_table = in_words("a table");
 
 constexpr key_row<cluster_config> cluster_list[] = {
     {"file", a_path,
      "file whose [cluster] section describes the cluster; it replaces all other keys here",
      by_hand},
     {"serial_calls", a_flag, "an entry node calls its servers one after the other",
-     into<&cluster_config::serial_calls>},
+     member<&cluster_config::serial_calls>},
     {"returns_each", a_flag, "servers return each expert's output instead of their sum",
-     into<&cluster_config::returns_each>},
+     member<&cluster_config::returns_each>},
     {"duration_s", a_duration, "how long requests arrive in a run; 0: until requests is reached",
-     into<&cluster_config::duration_s>},
+     member<&cluster_config::duration_s>},
     {"requests", whole(0, uint64_t{1} << 32),
      "number of requests at each entry node; 0: until duration_s is over",
-     into<&cluster_config::requests>},
+     member<&cluster_config::requests>},
     {"bucket_s", a_duration, "width of a bucket in figures over time; 0: a 60th of the duration",
-     into<&cluster_config::bucket_s>},
+     member<&cluster_config::bucket_s>},
     {"offers_max", whole(1, 256),
      "number of servers that an entry node considers for an expert, nearest first",
-     into<&cluster_config::offers_max>},
+     member<&cluster_config::offers_max>},
     {"local_bits_per_s", an_inner_rate,
      "rate between the devices of a server; 0: transfers take no time",
-     into<&cluster_config::local_bits_per_s>},
+     member<&cluster_config::local_bits_per_s>},
     {"shared_interface", a_flag, "the links of a server share one line in each direction",
-     into<&cluster_config::shared_interface>},
+     member<&cluster_config::shared_interface>},
     {"own_disk", a_flag,
      "a node computes an expert from its model directory if no other node does (nodes only)",
-     into<&cluster_config::own_disk>, "", cluster_use::nodes},
+     member<&cluster_config::own_disk>, "", cluster_use::nodes},
     {"models", some_tables, "[[cluster.models]]", by_hand},
     {"servers", some_tables, "[[cluster.servers]]", by_hand},
     {"links", some_tables, "[[cluster.links]]", by_hand},
@@ -71,16 +71,16 @@ constexpr key_row<cluster_config> cluster_list[] = {
 constexpr key_row<cluster_model> model_list[] = {
     {"name", a_text, "name by which other entries refer to it", by_hand},
     {"shape", a_text, "sizes of the model: a file of configs/models, or a path",
-     into<&cluster_model::shape>, "its name"},
+     member<&cluster_model::shape>, "its name"},
     {"expert_bytes", an_expert, "size of an expert, if it is stored smaller than the shape says",
      by_hand, "the shape's"},
     {"value_bits", whole(1, 64), "size of one value of a hidden state on the network",
-     into<&cluster_model::value_bits>},
+     member<&cluster_model::value_bits>},
     {"groups", whole(1, 1 << 16),
      "number of expert groups that the router limits tokens to; 1: no limit",
-     into<&cluster_model::groups>},
+     member<&cluster_model::groups>},
     {"weights", a_path, "directory from which nodes read the model (nodes only)",
-     into<&cluster_model::weights>},
+     member<&cluster_model::weights>},
     {"count", whole(1, cluster_models_max),
      "number of entries that this one stands for: NAME.0, NAME.1 and so on", by_hand,
      "1, called NAME"},
@@ -100,9 +100,9 @@ constexpr key_row<cluster_server> server_list[] = {
     {"expert_memory_share", real_above(0, 1, share),
      "share of a device's memory for experts, instead of expert_memory_bytes", by_hand},
     {"load_bytes_per_s", a_load_rate, "rate of loads into each device",
-     into<&cluster_server::load_bytes_per_s>, "the profile's rate; no limit for an ideal device"},
+     member<&cluster_server::load_bytes_per_s>, "the profile's rate; no limit for an ideal device"},
     {"host_experts", a_flag, "main memory holds every expert, and devices can load them",
-     into<&cluster_server::host_experts>},
+     member<&cluster_server::host_experts>},
     {"position", a_position, "where the server stands, with [cluster.radio]", by_hand,
      "drawn at random"},
     {"workload", in_turn, "workload of the tokens that enter here", by_hand, "none"},
@@ -115,19 +115,19 @@ constexpr key_row<cluster_server> server_list[] = {
 };
 
 constexpr key_row<cluster_link> link_list[] = {
-    {"from", a_text, "server or entry that sends; \"*\": all", into<&cluster_link::from>},
-    {"to", a_text, "server or entry that receives; \"*\": all", into<&cluster_link::to>},
-    {"symmetric", a_flag, "the link also leads back", into<&cluster_link::symmetric>},
-    {"bits_per_s", a_link_rate, "rate of the link", into<&cluster_link::bits_per_s>, "none"},
+    {"from", a_text, "server or entry that sends; \"*\": all", member<&cluster_link::source>},
+    {"to", a_text, "server or entry that receives; \"*\": all", member<&cluster_link::target>},
+    {"symmetric", a_flag, "the link also leads back", member<&cluster_link::symmetric>},
+    {"bits_per_s", a_link_rate, "rate of the link", member<&cluster_link::bits_per_s>, "none"},
     {"latency_s", a_latency, "latency of a message, in addition to the time of its bits",
-     into<&cluster_link::latency_s>},
+     member<&cluster_link::latency_s>},
 };
 
 constexpr key_row<cluster_cloud> cloud_list[] = {
-    {"flops", a_speed, "computing speed of the cloud", into<&cluster_cloud::flops>, "none"},
-    {"bits_per_s", a_link_rate, "rate to the cloud and from it", into<&cluster_cloud::bits_per_s>,
+    {"flops", a_speed, "computing speed of the cloud", member<&cluster_cloud::flops>, "none"},
+    {"bits_per_s", a_link_rate, "rate to the cloud and from it", member<&cluster_cloud::bits_per_s>,
      "no limit"},
-    {"latency_s", a_latency, "latency in each direction", into<&cluster_cloud::latency_s>},
+    {"latency_s", a_latency, "latency in each direction", member<&cluster_cloud::latency_s>},
 };
 
 constexpr key_row<cluster_radio> radio_list[] = {
@@ -135,32 +135,32 @@ constexpr key_row<cluster_radio> radio_list[] = {
     {"shared_bandwidth_hz", a_bandwidth,
      "bandwidth of all users together, instead of user_bandwidth_hz", by_hand},
     {"server_bandwidth_hz", a_bandwidth, "bandwidth between servers",
-     into<&cluster_radio::server_bandwidth_hz>, "[[cluster.links]] apply"},
+     member<&cluster_radio::server_bandwidth_hz>, "[[cluster.links]] apply"},
     {"user_power_w", a_user_power, "power with which users send",
-     into<&cluster_radio::user_power_w>, "none"},
+     member<&cluster_radio::user_power_w>, "none"},
     {"server_power_w", a_server_power, "power with which servers send",
-     into<&cluster_radio::server_power_w>, "none"},
-    {"gain", real_above(0, 1e12), "gain of the antennas", into<&cluster_radio::gain>},
-    {"path_loss", real(0, 16), "exponent of the distance", into<&cluster_radio::path_loss>},
+     member<&cluster_radio::server_power_w>, "none"},
+    {"gain", real_above(0, 1e12), "gain of the antennas", member<&cluster_radio::gain>},
+    {"path_loss", real(0, 16), "exponent of the distance", member<&cluster_radio::path_loss>},
     {"noise_w_per_hz", real_above(0, 1e-6), "density of the noise",
-     into<&cluster_radio::noise_w_per_hz>, "none"},
+     member<&cluster_radio::noise_w_per_hz>, "none"},
     {"distance_min_m", a_length,
      "smallest distance that is used; shorter distances count as this one",
-     into<&cluster_radio::distance_min_m>},
+     member<&cluster_radio::distance_min_m>},
     {"area_m", a_side, "side of the square in which positions are drawn",
-     into<&cluster_radio::area_m>, "no positions are drawn"},
+     member<&cluster_radio::area_m>, "no positions are drawn"},
     {"position_seed", whole(0, seed_max), "random seed of positions",
-     into<&cluster_radio::position_seed>},
+     member<&cluster_radio::position_seed>},
 };
 
 constexpr key_row<cluster_user> user_list[] = {
     {"name", a_text, "name by which other entries refer to it", by_hand},
     {"position", a_position, "where the user stands", by_hand, "drawn at random"},
     {"flops", a_speed, "speed at which the user computes its own experts",
-     into<&cluster_user::flops>, "none"},
+     member<&cluster_user::flops>, "none"},
     {"local_experts", whole(0, 1 << 24),
      "number of experts that the user holds: those that it uses most",
-     into<&cluster_user::local_experts>},
+     member<&cluster_user::local_experts>},
     {"workload", in_turn, "workload of its requests", by_hand},
     {"count", whole(1, users_max),
      "number of entries that this one stands for: NAME.0, NAME.1 and so on", by_hand,
@@ -169,46 +169,46 @@ constexpr key_row<cluster_user> user_list[] = {
 
 constexpr key_row<cluster_workload> workload_list[] = {
     {"name", a_text, "name by which other entries refer to it", by_hand},
-    {"models", other("a model, a list of them, or a table of shares that sum to 1"),
+    {"models", in_words("a model, a list of them, or a table of shares that sum to 1"),
      "models that requests ask for", by_hand, "all models, with equal shares"},
-    {"models_per_user", other("a count, or two such as [3, 5]"),
+    {"models_per_user", in_words("a count, or two such as [3, 5]"),
      "number of models that each entry node draws, in its own order", by_hand, "all"},
     {"model_zipf", real(0, 16), "popularity of an entry node's models is rank^-model_zipf",
-     into<&cluster_workload::model_zipf>},
+     member<&cluster_workload::model_zipf>},
     {"model_seed", whole(0, seed_max), "random seed for the draws of models",
-     into<&cluster_workload::model_seed>},
+     member<&cluster_workload::model_seed>},
     {"trace", a_path, "recorded routing, which says which experts are chosen", by_hand},
     {"frequency", a_path,
      "instead of a trace: a file of shares, subjects times layers times experts", by_hand},
     {"domains", some_texts, "use only these domains or subjects of the file",
-     into<&cluster_workload::domains>, "all"},
+     member<&cluster_workload::domains>, "all"},
     {"request_first", whole(0, 1 << 30), "first request of the trace that is used",
-     into<&cluster_workload::request_first>},
+     member<&cluster_workload::request_first>},
     {"request_step", whole(1, 1 << 30),
      "use every n-th request of the trace, from request_first on",
-     into<&cluster_workload::request_step>},
+     member<&cluster_workload::request_step>},
     {"zipf", real(0, 16),
      "experts are drawn at random: popularity rank^-zipf, with ranks shuffled per layer",
-     into<&cluster_workload::zipf>, "no draws"},
+     member<&cluster_workload::zipf>, "no draws"},
     {"draw_seed", whole(0, seed_max), "random seed for the shuffles of zipf",
-     into<&cluster_workload::draw_seed>},
+     member<&cluster_workload::draw_seed>},
     {"per_user", a_flag, "every entry node has its own shuffles of zipf",
-     into<&cluster_workload::per_user>},
+     member<&cluster_workload::per_user>},
     {"groups_max", whole(0, 1 << 20),
      "sets of experts chosen together that are kept per layer and entry node; 0: only frequencies",
-     into<&cluster_workload::groups_max>},
+     member<&cluster_workload::groups_max>},
     {"poisson_s", usually(real_above(0, 1e9, s), 1e-6, 1e7, "ms"),
      "mean time between the arrivals of two requests", by_hand},
     {"arrivals", a_path, "instead of poisson_s: a CSV file of arrival_s,input,output", by_hand},
     {"input_tokens", whole(0, tokens_max), "input tokens of each request; 0: as in the trace",
-     into<&cluster_workload::input_tokens>},
+     member<&cluster_workload::input_tokens>},
     {"output_tokens", whole(0, tokens_max), "output tokens of each request; 0: as in the trace",
-     into<&cluster_workload::output_tokens>},
+     member<&cluster_workload::output_tokens>},
     {"then", a_text, "workload that replaces this one later in a run",
-     into<&cluster_workload::then>, "none"},
+     member<&cluster_workload::next_workload>, "none"},
     {"then_s", usually(real_above(0, seconds_max, s), 1e-6, 1e8, "ms"),
-     "time from which tokens follow the workload of then", into<&cluster_workload::then_s>,
-     "never"},
+     "time from which tokens follow the workload of then",
+     member<&cluster_workload::next_workload_s>, "never"},
 };
 
 key_table table(std::string_view name, std::string_view meaning) {
@@ -229,20 +229,22 @@ const key_rows_of<cluster_radio> radio_rows = radio_list;
 const key_rows_of<cluster_user> user_rows = user_list;
 const key_rows_of<cluster_workload> workload_rows = workload_list;
 
-void add_cluster_tables(std::vector<key_table> &to) {
-    to.push_back(
+void add_cluster_tables(std::vector<key_table> &tables) {
+    tables.push_back(
         {"cluster", "[cluster]", "several servers; replaces [source], [hardware] and [memory]"});
-    to.back().add(cluster_rows);
-    to.push_back(list("models", "models that are served").add(model_rows));
-    to.push_back(list("servers", "servers with their devices and their memory for experts")
-                     .add(server_rows));
-    to.push_back(list("links", "links; a later one replaces an earlier one of the same direction")
-                     .add(link_rows));
-    to.push_back(table("cloud", "cloud that holds every expert").add(cloud_rows));
-    to.push_back(table("radio", "radio between users and servers, Eq. (3) and (4) of SlimCaching")
-                     .add(radio_rows));
-    to.push_back(list("users", "users who send requests over the radio").add(user_rows));
-    to.push_back(
+    tables.back().add(cluster_rows);
+    tables.push_back(list("models", "models that are served").add(model_rows));
+    tables.push_back(list("servers", "servers with their devices and their memory for experts")
+                         .add(server_rows));
+    tables.push_back(
+        list("links", "links; a later one replaces an earlier one of the same direction")
+            .add(link_rows));
+    tables.push_back(table("cloud", "cloud that holds every expert").add(cloud_rows));
+    tables.push_back(
+        table("radio", "radio between users and servers, Eq. (3) and (4) of SlimCaching")
+            .add(radio_rows));
+    tables.push_back(list("users", "users who send requests over the radio").add(user_rows));
+    tables.push_back(
         list("workloads", "which experts tokens use, and when requests arrive").add(workload_rows));
 }
 

@@ -18,6 +18,6 @@ extern const key_rows_of<cluster_radio> radio_rows;
 extern const key_rows_of<cluster_user> user_rows;
 extern const key_rows_of<cluster_workload> workload_rows;
 
-void add_cluster_tables(std::vector<key_table> &to);
+void add_cluster_tables(std::vector<key_table> &tables);
 
 }  // namespace moorage::core

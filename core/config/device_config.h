@@ -22,8 +22,8 @@ struct device_config {
 
 inline constexpr uint32_t gpus_max = 8;  // of one machine
 
-// Reads the keys that are given and checks them for the executor `where`, alone or in a cluster.
-void read_devices(section_reader &hardware, section_reader &memory, const executor_kind &where,
-                  bool in_cluster, device_config &out);
+// Reads the keys that are given and checks them for the executor `executor`, alone or in a cluster.
+void read_devices(section_reader &hardware, section_reader &memory, const executor_kind &executor,
+                  bool in_cluster, device_config &devices);
 
 }  // namespace moorage::core

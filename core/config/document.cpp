@@ -42,9 +42,9 @@ void convert_table(const toml::table &source, node &target) {
 
 template <class Date>
 std::string date_text(const Date &date) {
-    std::ostringstream out;
-    out << date;
-    return out.str();
+    std::ostringstream stream;
+    stream << date;
+    return stream.str();
 }
 
 // Recursion is limited: at most TOML_MAX_NESTED_VALUES values, each of at most dots_max tables.
@@ -76,10 +76,10 @@ node convert(const toml::node &source) {
 
 // The line of the first key that is no bare key; 0: none. No key here needs quotes, and a line
 // break in a key would break a message apart.
-uint32_t line_of_quoted_key(const node &at) {
-    for (const node &item : at.items)
+uint32_t line_of_quoted_key(const node &value) {
+    for (const node &item : value.items)
         if (const uint32_t line = line_of_quoted_key(item); line != 0) return line;
-    for (const entry &inner : at.entries) {
+    for (const entry &inner : value.entries) {
         if (!is_bare_key(inner.key)) return std::max<uint32_t>(inner.value.line, 1);
         if (const uint32_t line = line_of_quoted_key(inner.value); line != 0) return line;
     }
@@ -87,15 +87,16 @@ uint32_t line_of_quoted_key(const node &at) {
 }
 
 // Fits the library's sentence to our messages: lower case, no full stop, one line.
-std::string tidy(std::string_view text) {
-    std::string out = decoded_text(text);
+std::string tidy_message(std::string_view text) {
+    std::string tidied = decoded_text(text);
     std::replace_if(
-        out.begin(), out.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
-    while (!out.empty() && out.back() == '.') out.pop_back();
+        tidied.begin(), tidied.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+    while (!tidied.empty() && tidied.back() == '.') tidied.pop_back();
     // Lowers "Error while ..." but not "TOML": only the capital of an ordinary word.
-    if (out.size() > 1 && out[0] >= 'A' && out[0] <= 'Z' && out[1] >= 'a' && out[1] <= 'z')
-        out[0] = static_cast<char>(out[0] - 'A' + 'a');
-    return out;
+    if (tidied.size() > 1 && tidied[0] >= 'A' && tidied[0] <= 'Z' && tidied[1] >= 'a' &&
+        tidied[1] <= 'z')
+        tidied[0] = static_cast<char>(tidied[0] - 'A' + 'a');
+    return tidied;
 }
 
 bool breaks_assumption(std::string_view text) {
@@ -112,8 +113,9 @@ bool breaks_assumption(std::string_view text) {
 // So texts that end with this line or a later one break its assumption, and shorter ones do not.
 size_t line_of_broken_assumption(std::string_view text) {
     std::vector<size_t> ends;
-    for (size_t at = text.find('\n'); at != std::string_view::npos; at = text.find('\n', at + 1))
-        ends.push_back(at + 1);
+    for (size_t newline = text.find('\n'); newline != std::string_view::npos;
+         newline = text.find('\n', newline + 1))
+        ends.push_back(newline + 1);
     const auto first = std::partition_point(ends.begin(), ends.end(), [&](size_t end) {
         return !breaks_assumption(text.substr(0, end));
     });
@@ -129,7 +131,7 @@ result<node> parse_with_library(std::string_view text, std::string_view name) {
         return root;
     } catch (const toml::parse_error &failure) {
         return error{format("{}:{}: not valid TOML: {}", name, failure.source().begin.line,
-                            tidy(failure.description())),
+                            tidy_message(failure.description())),
                      true};
     } catch (const broken_assumption &) {
         return error{format("{}:{}: not valid TOML: unexpected character", name,
@@ -175,8 +177,8 @@ private:
     std::unordered_map<std::string, node> known_;  // by name and text
 };
 parsed_documents &parsed() {
-    static parsed_documents &all = *new parsed_documents;
-    return all;
+    static parsed_documents &documents = *new parsed_documents;
+    return documents;
 }
 
 result<node> parse_checked(std::string_view text, std::string_view name) {
@@ -211,9 +213,9 @@ error no_such_file(const std::filesystem::path &file, std::string_view key) {
     std::vector<std::string> names;
     std::error_code code;
     const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
-    for (std::filesystem::directory_iterator at(folder, code), end;
-         !code && at != end && names.size() < looked_at_max; at.increment(code))
-        names.push_back(at->path().filename().string());
+    for (std::filesystem::directory_iterator found(folder, code), end;
+         !code && found != end && names.size() < looked_at_max; found.increment(code))
+        names.push_back(found->path().filename().string());
     std::ranges::sort(names);  // so that equally near names always give the same result
     const std::string best = nearest(file.filename().string(), names);
     const std::string hint =
@@ -246,10 +248,10 @@ node parse_value(std::string_view text) {
     const bool is_figure = value.type == node_type::boolean || value.type == node_type::integer ||
                            value.type == node_type::number;
     if (value.type == node_type::date || (is_figure && has_comment)) return plain;
-    const auto clear_lines = [](auto &self, node &at) -> void {
-        at.line = 0;
-        for (node &item : at.items) self(self, item);
-        for (entry &inner : at.entries) self(self, inner.value);
+    const auto clear_lines = [](auto &self, node &tree) -> void {
+        tree.line = 0;
+        for (node &item : tree.items) self(self, item);
+        for (entry &inner : tree.entries) self(self, inner.value);
     };
     clear_lines(clear_lines, value);
     return value;

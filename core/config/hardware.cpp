@@ -46,10 +46,10 @@ std::vector<fs::path> files_in(const std::vector<fs::path> &roots, const fs::pat
     for (const fs::path &root : roots) {
         std::error_code code;
         const auto first = static_cast<ptrdiff_t>(files.size());
-        for (fs::directory_iterator at(root / folder, code), end; !code && at != end;
-             at.increment(code))
-            if (at->path().extension() == ".toml" && is_file(at->path()))
-                files.push_back(at->path());
+        for (fs::directory_iterator found(root / folder, code), end; !code && found != end;
+             found.increment(code))
+            if (found->path().extension() == ".toml" && is_file(found->path()))
+                files.push_back(found->path());
         std::sort(files.begin() + first, files.end());
     }
     return files;
@@ -81,8 +81,8 @@ std::string joined(const std::vector<std::string> &names) {
     return names.empty() ? "none" : format("{}", fmt::join(names, ", "));
 }
 
-error unknown(std::string_view key, const std::string &name,
-              const std::vector<std::string> &names) {
+error unknown_file_error(std::string_view key, const std::string &name,
+                         const std::vector<std::string> &names) {
     const std::string hint = did_you_mean(name, names);
     return error{format("{} {}: there is no such file{}", key, name,
                         hint.empty() ? "; known are " + joined(names) : hint),
@@ -98,9 +98,9 @@ std::optional<fs::path> file_with_alias(const std::string &name, std::string_vie
             text ? parse_document(*text, file.string()) : result<node>(text.failure());
         if (!root) continue;
         for (const entry &key : root->entries)
-            if (key.key == "aliases" && std::ranges::any_of(key.value.items, [&](const node &one) {
-                    return one.text == name;
-                }))
+            if (key.key == "aliases" &&
+                std::ranges::any_of(key.value.items,
+                                    [&](const node &alias) { return alias.text == name; }))
                 return file;
     }
     return {};
@@ -115,7 +115,7 @@ result<fs::path> find_profile(const std::string &name, std::string_view kind,
         for (const fs::path &folder : folders_of(kind))
             if (fs::path file = root / folder / (name + ".toml"); is_file(file)) return file;
     if (const auto known = file_with_alias(name, kind, roots)) return *known;
-    return unknown(key, name, names_of(roots, kind));
+    return unknown_file_error(key, name, names_of(roots, kind));
 }
 
 // Finds, reads and parses one of the files of a profile.
@@ -174,12 +174,13 @@ result<engine_profile> load_engine_profile(const std::string &name, const fs::pa
     return load_part<engine_profile>(name, "engine", base, parse_engine);
 }
 
-status use_engine(hardware_profile &of, const engine_profile &engine) {
-    of.engine = engine;
-    device_profile &device = of.device;
+status apply_engine(hardware_profile &profile, const engine_profile &engine) {
+    profile.engine = engine;
+    device_profile &device = profile.device;
     if (engine.copy_bytes_per_s != 0)
-        of.link.h2d_bytes_per_s = std::min(of.link.h2d_bytes_per_s, engine.copy_bytes_per_s);
-    of.node.cpu_handover_ns = engine.cpu_layer_ns;
+        profile.link.h2d_bytes_per_s =
+            std::min(profile.link.h2d_bytes_per_s, engine.copy_bytes_per_s);
+    profile.node.cpu_handover_ns = engine.cpu_layer_ns;
     if (engine.is_own()) {
         device.layer_ns += engine.layer_ns;
         device.expert_ns += engine.expert_ns;
@@ -201,8 +202,8 @@ status use_engine(hardware_profile &of, const engine_profile &engine) {
     device.expert_ns = engine.expert_ns;
     device.context_bytes_per_s = 0;
     device.sync_ns = engine.sync_ns;
-    of.link.issue_ns = engine.copies * engine.copy_ns;
-    node_profile &node = of.node;
+    profile.link.issue_ns = engine.copies * engine.copy_ns;
+    node_profile &node = profile.node;
     const double sockets = node.sockets;
     if (node.memory_theory_bytes_per_s != 0) {
         const double theory = node.memory_theory_bytes_per_s * sockets;
@@ -240,7 +241,7 @@ result<hardware_profile> load_hardware(const hardware_choice &choice) {
     if (!choice.engine.empty()) {
         const auto engine = load_engine_profile(choice.engine, choice.base);
         if (!engine) return engine.failure();
-        if (const status fits = use_engine(profile, *engine); !fits) return fits.failure();
+        if (const status fits = apply_engine(profile, *engine); !fits) return fits.failure();
     }
     if (choice.disk.empty()) return profile;
     auto disk = load_part<disk_profile>(choice.disk, "disk", choice.base, parse_disk);
@@ -250,16 +251,16 @@ result<hardware_profile> load_hardware(const hardware_choice &choice) {
 }
 
 // For two devices without a direct link: to host memory and back, as one copy.
-static link_profile through_host(const link_profile &first, const link_profile &other) {
-    return {"through host memory", std::min(first.d2h_bytes_per_s, other.h2d_bytes_per_s),
-            std::min(other.d2h_bytes_per_s, first.h2d_bytes_per_s),
-            first.issue_ns + other.issue_ns};
+static link_profile through_host(const link_profile &first, const link_profile &second) {
+    return {"through host memory", std::min(first.d2h_bytes_per_s, second.h2d_bytes_per_s),
+            std::min(second.d2h_bytes_per_s, first.h2d_bytes_per_s),
+            first.issue_ns + second.issue_ns};
 }
 
-result<std::vector<hardware_profile>> load_devices(const hardware_choice &of,
+result<std::vector<hardware_profile>> load_devices(const hardware_choice &first_choice,
                                                    const std::vector<std::string> &profiles) {
-    std::vector<hardware_profile> all;
-    hardware_choice choice = of;
+    std::vector<hardware_profile> devices;
+    hardware_choice choice = first_choice;
     for (size_t i = 0; i < std::max<size_t>(profiles.size(), 1); ++i) {
         if (!profiles.empty()) choice.profile = profiles[i];
         auto loaded = load_hardware(choice);
@@ -270,27 +271,27 @@ result<std::vector<hardware_profile>> load_devices(const hardware_choice &of,
                                 "over; name GPUs beside a host, or {} alone in [hardware] profile",
                                 choice.profile, choice.profile),
                          true};
-        all.push_back(std::move(*loaded));
+        devices.push_back(std::move(*loaded));
         if (i == 0) continue;
-        if (i == 1 && all[0].engine.overlap < load_overlap::layer)
+        if (i == 1 && devices[0].engine.overlap < load_overlap::layer)
             log_warning(
                 format("[hardware] engine {}: on several devices loads go on beside "
                        "computing, whatever its overlap says",
-                       of.engine));
-        all[i].node = all[0].node;  // all in one machine
-        all[i].peer_through_host = of.peer.empty();
-        all[i].peer = through_host(all[0].link, all[i].link);
-        if (of.peer.empty()) continue;
-        auto between = load_link_profile(of.peer, of.base);
+                       first_choice.engine));
+        devices[i].node = devices[0].node;  // all in one machine
+        devices[i].peer_through_host = first_choice.peer.empty();
+        devices[i].peer = through_host(devices[0].link, devices[i].link);
+        if (first_choice.peer.empty()) continue;
+        auto between = load_link_profile(first_choice.peer, first_choice.base);
         if (!between) return between.failure();
-        all[i].peer = std::move(*between);
+        devices[i].peer = std::move(*between);
     }
-    return all;
+    return devices;
 }
 
-void load_from_disk(hardware_profile &of) {
-    of.link.h2d_bytes_per_s = of.disk.read_bytes_per_s;
-    of.link.issue_ns = of.disk.issue_ns;
+void load_from_disk(hardware_profile &profile) {
+    profile.link.h2d_bytes_per_s = profile.disk.read_bytes_per_s;
+    profile.link.issue_ns = profile.disk.issue_ns;
 }
 
 result<fs::path> find_shape(const std::string &name, const fs::path &base) {
@@ -309,14 +310,14 @@ result<fs::path> find_shape(const std::string &name, const fs::path &base) {
         }
         std::vector<std::string> names = std::move(parsed->aliases);
         names.push_back(parsed->shape.name);
-        for (std::string &one : names) {
-            if (same_word(one, name)) return file;
-            known.insert(std::move(one));
+        for (std::string &alias : names) {
+            if (same_word(alias, name)) return file;
+            known.insert(std::move(alias));
         }
         known.insert(file.stem().string());
     }
-    const std::vector<std::string> all(known.begin(), known.end());
-    const std::string hint = did_you_mean(name, all);
+    const std::vector<std::string> candidates(known.begin(), known.end());
+    const std::string hint = did_you_mean(name, candidates);
     return error{format("model shape {} is not known{}", name,
                         hint.empty() ? "; set [source] shape to one of " + joined(known_shapes()) +
                                            ", or to a file of your own"

@@ -42,15 +42,15 @@ result<engine_profile> load_engine_profile(const std::string &name,
                                            const std::filesystem::path &base);
 // Turns the engine's shares and multiples into figures of this machine. Fails if the profile lacks
 // a figure that they refer to.
-status use_engine(hardware_profile &of, const engine_profile &engine);
+status apply_engine(hardware_profile &profile, const engine_profile &engine);
 result<hardware_profile> load_hardware(const hardware_choice &choice);
-// The devices of a machine. The first one is `of`, `profiles` names the others. All else is chosen
-// as for the first one.
-result<std::vector<hardware_profile>> load_devices(const hardware_choice &of,
+// The devices of a machine. The first one is `first_choice`, `profiles` names the others. All else
+// is chosen as for the first one.
+result<std::vector<hardware_profile>> load_devices(const hardware_choice &first_choice,
                                                    const std::vector<std::string> &profiles);
 // For a processor whose memory does not hold all experts: its loads are reads, so its link becomes
 // the disk. Requires: it has a disk.
-void load_from_disk(hardware_profile &of);
+void load_from_disk(hardware_profile &profile);
 // `name` is a file name without .toml ("mixtral_8x7b"), a path, or a published name or alias from a
 // shape file ("Mixtral-8x7B"), in any case.
 result<model_shape> load_shape(const std::string &name, const std::filesystem::path &base);

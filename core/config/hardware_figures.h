@@ -185,7 +185,9 @@ struct model_shape {
     double context_operations = 0;   // of a token with one cached token, in a layer
     uint64_t state_layer_bytes = 0;  // of a sequence of any length, in a layer; each pass reads and
                                      // writes it (linear attention)
-    double bits(double given) const { return given != 0 ? given : 8 * weight_bytes; }
+    double bits(double stated_bits) const {
+        return stated_bits != 0 ? stated_bits : 8 * weight_bytes;
+    }
 
     // The second version of the experts (decision 0039): bytes of one, bits of its weights. Taken
     // from another shape. 0: there is none.

@@ -85,8 +85,8 @@ std::string unusual_text(const value_shape &takes, double number) {
 }
 
 const config_key *key_table::find(std::string_view key) const {
-    const auto found =
-        std::ranges::find(keys, key, [](const told_key &one) { return one.key->name; });
+    const auto found = std::ranges::find(
+        keys, key, [](const documented_key &documented) { return documented.key->name; });
     return found == keys.end() ? nullptr : found->key;
 }
 
@@ -96,20 +96,20 @@ cluster_use key_table::use_of(std::string_view key) const {
 }
 
 std::vector<std::string> key_table::names() const {
-    std::vector<std::string> all;
-    for (const told_key &one : keys) all.emplace_back(one.key->name);
-    return all;
+    std::vector<std::string> key_names;
+    for (const documented_key &documented : keys) key_names.emplace_back(documented.key->name);
+    return key_names;
 }
 
 const std::vector<key_table> &key_tables() {
-    static const std::vector<key_table> all = [] {
+    static const std::vector<key_table> all_tables = [] {
         std::vector<key_table> tables;
         add_run_tables(tables);
         add_cluster_tables(tables);
         add_profile_tables(tables);
         return tables;
     }();
-    return all;
+    return all_tables;
 }
 
 const key_table &key_table_of(std::string_view name) {

@@ -80,8 +80,8 @@ consteval value_shape amount(uint64_t most, std::string_view bytes_key) {
 consteval value_shape word(std::string_view words) {
     return {.kind = value_kind::word, .words = words};
 }
-consteval value_shape other(std::string_view what) {
-    return {.kind = value_kind::other, .words = what};
+consteval value_shape in_words(std::string_view description) {
+    return {.kind = value_kind::other, .words = description};
 }
 consteval value_shape of_kind(value_kind kind) { return {.kind = kind}; }
 inline constexpr value_shape a_flag = of_kind(value_kind::flag), a_text = of_kind(value_kind::text),
@@ -102,9 +102,9 @@ enum class cluster_use : uint8_t {
 
 struct config_key {
     std::string_view name;
-    value_shape takes = {};
-    std::string_view meaning = {};  // a sentence without a full stop
-    std::string_view usual = {};    // the default in words, if no member has it
+    value_shape accepted = {};
+    std::string_view meaning = {};       // a sentence without a full stop
+    std::string_view default_text = {};  // the default in words, if no member has it
     cluster_use in_cluster = cluster_use::as_table;
 };
 
@@ -154,7 +154,7 @@ struct none {};
 }  // namespace key_rows
 
 template <auto Member>
-inline constexpr key_rows::member<Member> into{};
+inline constexpr key_rows::member<Member> member{};
 inline constexpr key_rows::none by_hand{};
 
 template <class Of>
@@ -164,28 +164,29 @@ struct key_row : config_key {
     std::string (*value)(const value_shape &, const Of &) = nullptr;
 
     template <auto Member>
-    consteval key_row(std::string_view key, value_shape of, std::string_view means,
-                      key_rows::member<Member>, std::string_view otherwise = {},
+    consteval key_row(std::string_view key, value_shape accepted, std::string_view meaning,
+                      key_rows::member<Member>, std::string_view default_words = {},
                       cluster_use use = cluster_use::as_table)
-        : config_key{key, of, means, otherwise, use} {
+        : config_key{key, accepted, meaning, default_words, use} {
         using value_type = std::remove_cvref_t<decltype(std::declval<Of>().*Member)>;
-        if (!key_rows::fits<value_type>(of.kind)) throw "the member has another type";
-        read = [](section_reader &from, const config_key &row, Of &to) {
-            get(from, row, to.*Member);
+        if (!key_rows::fits<value_type>(accepted.kind)) throw "the member has another type";
+        read = [](section_reader &section, const config_key &row, Of &target) {
+            get(section, row, target.*Member);
         };
-        value = [](const value_shape &shape, const Of &from) {
-            return key_rows::text_of(shape, from.*Member);
+        value = [](const value_shape &shape, const Of &source) {
+            return key_rows::text_of(shape, source.*Member);
         };
     }
-    consteval key_row(std::string_view key, value_shape of, std::string_view means, key_rows::none,
-                      std::string_view otherwise = {}, cluster_use use = cluster_use::as_table)
-        : config_key{key, of, means, otherwise, use} {}
+    consteval key_row(std::string_view key, value_shape accepted, std::string_view meaning,
+                      key_rows::none, std::string_view default_words = {},
+                      cluster_use use = cluster_use::as_table)
+        : config_key{key, accepted, meaning, default_words, use} {}
 
 private:
     // A template, so that this header does not need section.h.
     template <class Reader, class Value>
-    static void get(Reader &from, const config_key &row, Value &to) {
-        from.read(row, to);
+    static void get(Reader &reader, const config_key &row, Value &target) {
+        reader.read(row, target);
     }
 };
 
@@ -193,19 +194,19 @@ template <class Of>
 using key_rows_of = std::span<const key_row<Of>>;
 
 // A key with its default, as TOML or in words. "": no default.
-struct told_key {
+struct documented_key {
     const config_key *key;
-    std::string usual;
+    std::string default_text;
 };
 
 // A section, a table in a section, or a file of its own.
 struct key_table {
     std::string name;      // "run", "cluster.servers", "device"
-    std::string called;    // "[run]", "[[cluster.servers]]", "device profile"
+    std::string title;     // "[run]", "[[cluster.servers]]", "device profile"
     std::string meaning;   // a sentence without a full stop
     bool is_open = false;  // may also contain keys of policies
     cluster_use in_cluster = cluster_use::all;
-    std::vector<told_key> keys = {};
+    std::vector<documented_key> keys = {};
 
     const config_key *find(std::string_view key) const;  // null: it has no such key
     cluster_use use_of(std::string_view key) const;      // that of the row, or of the table
@@ -213,9 +214,10 @@ struct key_table {
 
     template <class Of>
     key_table &add(key_rows_of<Of> rows, const Of &untouched = {}) {
-        for (const key_row<Of> &one : rows)
-            keys.push_back({&one, one.value && one.usual.empty() ? one.value(one.takes, untouched)
-                                                                 : std::string(one.usual)});
+        for (const key_row<Of> &row : rows)
+            keys.push_back({&row, row.value && row.default_text.empty()
+                                      ? row.value(row.accepted, untouched)
+                                      : std::string(row.default_text)});
         return *this;
     }
 };

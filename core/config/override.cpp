@@ -19,8 +19,8 @@ std::string_view trimmed(std::string_view text) {
 
 result<override_value> parse_assignment(std::string_view text, std::string_view option,
                                         std::string_view form) {
-    const auto wrong = [&](std::string_view why) {
-        return error{format("{} {}: {}; the form is {}", option, text, why, form), true};
+    const auto wrong = [&](std::string_view problem) {
+        return error{format("{} {}: {}; the form is {}", option, text, problem, form), true};
     };
     const size_t equals = text.find('=');
     if (equals == std::string_view::npos) return wrong("no = in it");
@@ -38,13 +38,13 @@ result<override_value> parse_assignment(std::string_view text, std::string_view 
 // Splits at commas outside quotes and brackets, so a value may be a quoted text or a list.
 std::vector<std::string> split_values(std::string_view text) {
     std::vector<std::string> parts;
-    size_t from = 0;
+    size_t begin = 0;
     int depth = 0;
     char quote = 0;
     for (size_t i = 0; i <= text.size(); ++i) {
         if (i == text.size() || (text[i] == ',' && depth <= 0 && !quote)) {
-            parts.emplace_back(trimmed(text.substr(from, i - from)));
-            from = i + 1;
+            parts.emplace_back(trimmed(text.substr(begin, i - begin)));
+            begin = i + 1;
         } else if (quote) {
             if (text[i] == quote) quote = 0;
         } else if (text[i] == '"' || text[i] == '\'') {

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view marks[] = {"[S]", "[M]", "[D]", "[2]", "[R]", "[G]", "[fit]"};
 
-// Reads one profile file. Each figure() is required and needs a source.
+// Reads one profile file. Each figure is required and needs a source.
 class profile_reader {
 public:
     // `kind` is "device", "link", "node", "disk", "engine" or "model".
@@ -31,7 +31,7 @@ public:
           sources_(std::string(file), "[sources]") {
         if (kind_ == "model") figures_ = {"geometry", "sizes"};
         top_.add(root);
-        if (const given *sources = top_.find("sources")) {
+        if (const config_value *sources = top_.find("sources")) {
             if (sources->value.type == node_type::table)
                 sources_.add(sources->value);
             else
@@ -39,56 +39,56 @@ public:
         }
         if (within_) return;
         std::string read;
-        label("kind", read);
-        const given *found = top_.find("kind");
+        read_label("kind", read);
+        const config_value *found = top_.find("kind");
         if (found && read != kind_) top_.fail(*found, "a file of kind \"" + kind_ + "\" is needed");
     }
 
-    void label(const std::string &key, std::string &out) {
-        take(key);
-        top_.read(config_key{.name = key, .takes = a_text}, out);
+    void read_label(const std::string &key, std::string &value) {
+        add_required(key);
+        top_.read(config_key{.name = key, .accepted = a_text}, value);
     }
-    void figure(const std::string &key) {
-        take(key);
+    void require_figure(const std::string &key) {
+        add_required(key);
         // A model's figures come in two groups, each with one source.
         if (kind_ != "model") figures_.push_back(key);
     }
     // Reads a row as a figure. A term is optional.
     template <class Of>
-    void figure(const key_row<Of> &row, Of &out) {
-        figure(std::string(row.name));
-        row.read(top_, row, out);
+    void read_figure(const key_row<Of> &row, Of &target) {
+        require_figure(std::string(row.name));
+        row.read(top_, row, target);
     }
     template <class Of>
-    void term(const key_row<Of> &row, Of &out) {
-        if (maybe(std::string(row.name))) row.read(top_, row, out);
+    void read_term(const key_row<Of> &row, Of &target) {
+        if (add_if_given(std::string(row.name))) row.read(top_, row, target);
     }
     template <class Of>
-    void all(const profile_rows<Of> &rows, Of &out) {
-        for (const key_row<Of> &row : rows.labels) take(std::string(row.name));
-        top_.read_rows(rows.labels, out);
-        for (const key_row<Of> &row : rows.figures) figure(row, out);
-        for (const key_row<Of> &row : rows.terms) term(row, out);
+    void read_all(const profile_rows<Of> &rows, Of &target) {
+        for (const key_row<Of> &row : rows.labels) add_required(std::string(row.name));
+        top_.read_rows(rows.labels, target);
+        for (const key_row<Of> &row : rows.figures) read_figure(row, target);
+        for (const key_row<Of> &row : rows.terms) read_term(row, target);
     }
-    void texts(const std::string &key, std::vector<std::string> &out) {
+    void read_texts(const std::string &key, std::vector<std::string> &values) {
         known_.push_back(key);
-        top_.read(key, out);
+        top_.read(key, values);
     }
     // Further names by which the file is found (hardware.cpp).
-    void aliases() {
+    void read_aliases() {
         std::vector<std::string> names;
-        texts("aliases", names);
+        read_texts("aliases", names);
     }
     // The name of another part's file. In a machine's file the default is its own part.
-    void neighbour(const std::string &key, std::string &out) {
-        if (!within_) return label(key, out);
+    void read_neighbour(const std::string &key, std::string &value) {
+        if (!within_) return read_label(key, value);
         known_.push_back(key);
-        top_.read(key, out);
+        top_.read(key, value);
     }
     // An optional table that counts as one figure. Null: not given.
-    const node *table(const std::string &key) {
+    const node *read_table(const std::string &key) {
         known_.push_back(key);
-        const given *found = top_.find(key);
+        const config_value *found = top_.find(key);
         if (!found) return nullptr;
         figures_.push_back(key);
         if (found->value.type == node_type::table) return &found->value;
@@ -113,11 +113,11 @@ public:
     }
 
 private:
-    void take(const std::string &key) {
+    void add_required(const std::string &key) {
         known_.push_back(key);
         required_.push_back(key);
     }
-    bool maybe(const std::string &key) {
+    bool add_if_given(const std::string &key) {
         known_.push_back(key);
         if (!top_.find(key)) return false;
         if (kind_ != "model") figures_.push_back(key);
@@ -148,8 +148,8 @@ bool is_near(double a, double b) { return std::abs(a - b) <= 0.01 * std::abs(b);
 // Checks that the sizes of a shape agree within 1 %, which leaves room for biases and norms.
 void check_shape_file(section_reader &top, const shape_file &parsed) {
     const model_shape &shape = parsed.shape;
-    const auto fail = [&](std::string_view key, const std::string &what) {
-        top.fail(*top.find(key), what);
+    const auto fail = [&](std::string_view key, const std::string &problem) {
+        top.fail(*top.find(key), problem);
     };
     if (shape.moe_layers > shape.layers)
         fail("moe_layers", format("layers is {}, and no more can be MoE layers", shape.layers));
@@ -175,10 +175,10 @@ void check_shape_file(section_reader &top, const shape_file &parsed) {
 }
 
 void read_device(profile_reader &file, device_profile &device) {
-    file.all(device_profile_rows, device);
-    file.neighbour("link", device.link);
-    file.neighbour("node", device.node);
-    file.aliases();
+    file.read_all(device_profile_rows, device);
+    file.read_neighbour("link", device.link);
+    file.read_neighbour("node", device.node);
+    file.read_aliases();
 }
 void check_device(section_reader &top, const device_profile &device) {
     if (device.reserved_bytes >= device.memory_bytes)
@@ -196,15 +196,15 @@ void check_device(section_reader &top, const device_profile &device) {
         top.fail(*top.find("cache_bytes"), "cache_bytes_per_s has to be given, too");
 }
 
-void read_link(profile_reader &file, link_profile &link) { file.all(link_profile_rows, link); }
+void read_link(profile_reader &file, link_profile &link) { file.read_all(link_profile_rows, link); }
 void check_link(section_reader &, const link_profile &) {}
 
-void read_disk(profile_reader &file, disk_profile &disk) { file.all(disk_profile_rows, disk); }
+void read_disk(profile_reader &file, disk_profile &disk) { file.read_all(disk_profile_rows, disk); }
 void check_disk(section_reader &, const disk_profile &) {}
 
 void read_node(profile_reader &file, node_profile &node) {
-    file.all(node_profile_rows, node);
-    file.aliases();
+    file.read_all(node_profile_rows, node);
+    file.read_aliases();
 }
 void check_node(section_reader &top, const node_profile &node) {
     if (node.cpu_bytes_per_s > node.memory_bytes_per_s)
@@ -216,28 +216,29 @@ void check_node(section_reader &top, const node_profile &node) {
 // The key `costs` says whose figures apply, so that a forgotten figure of an engine is never taken
 // as zero.
 void read_engine(profile_reader &file, engine_profile &engine) {
-    file.texts("aliases", engine.aliases);
+    file.read_texts("aliases", engine.aliases);
     bool of_engine = false;
-    file.figure("costs");
+    file.require_figure("costs");
     file.top().read("costs", of_engine);
-    if (of_engine) return file.all(engine_profile_rows, engine);
-    file.label("name", engine.name);
-    for (const key_row<engine_profile> &row : engine_change_rows) file.term(row, engine);
+    if (of_engine) return file.read_all(engine_profile_rows, engine);
+    file.read_label("name", engine.name);
+    for (const key_row<engine_profile> &row : engine_change_rows) file.read_term(row, engine);
     engine.name.clear();
 }
 void check_engine(section_reader &, const engine_profile &) {}
 
 void read_shape(profile_reader &file, shape_file &parsed) {
     model_shape &shape = parsed.shape;
-    file.all(shape_rows, shape);
-    file.texts("aliases", parsed.aliases);
-    if (const node *config = file.table("config")) parsed.config = json_text_of(*config, shape);
+    file.read_all(shape_rows, shape);
+    file.read_texts("aliases", parsed.aliases);
+    if (const node *config = file.read_table("config"))
+        parsed.config = json_text_of(*config, shape);
 }
 
 // In a machine's file the table for `kind`, in any other file its root.
 result<const node *> part_of(const node &root, std::string_view name, const std::string &kind) {
-    const auto of_machine = [](const entry &one) {
-        return one.key == "kind" && one.value.text == "machine";
+    const auto of_machine = [](const entry &key) {
+        return key.key == "kind" && key.value.text == "machine";
     };
     if (kind == "model" || std::ranges::none_of(root.entries, of_machine)) return &root;
     section_reader top(std::string(name), "machine profile");
@@ -247,7 +248,7 @@ result<const node *> part_of(const node &root, std::string_view name, const std:
                           ? format("the machine's file has no table [{}]", kind)
                           : "a machine's file has the tables [device], [link] and [node]");
     if (top.failed()) return top.failure();
-    const given *part = top.find(kind);
+    const config_value *part = top.find(kind);
     if (part->value.type != node_type::table) {
         top.fail(*part, "a table is needed");
         return top.failure();

@@ -36,212 +36,216 @@ constexpr value_shape a_logits_rate = real_above(0, 1e16), a_share = real_above(
                       overlap_words = word("none|prefetch|layer|ahead");
 
 constexpr key_row<device_profile> device_labels[] = {
-    {"name", a_text, "name of the device", into<&device_profile::name>},
+    {"name", a_text, "name of the device", member<&device_profile::name>},
 };
 constexpr key_row<device_profile> device_figures[] = {
-    {"memory_bytes", a_memory, "size of the memory", into<&device_profile::memory_bytes>},
+    {"memory_bytes", a_memory, "size of the memory", member<&device_profile::memory_bytes>},
     {"reserved_bytes", a_reserve, "unusable memory: context, display, fragmentation",
-     into<&device_profile::reserved_bytes>},
+     member<&device_profile::reserved_bytes>},
     {"memory_bytes_per_s", a_memory_rate, "theoretical rate of the memory",
-     into<&device_profile::memory_bytes_per_s>},
-    {"memory_efficiency", a_share,
-     "share of memory_bytes_per_s that matrix-vector kernels reach",
-     into<&device_profile::memory_efficiency>},
+     member<&device_profile::memory_bytes_per_s>},
+    {"memory_efficiency", a_share, "share of memory_bytes_per_s that matrix-vector kernels reach",
+     member<&device_profile::memory_efficiency>},
     {"flops_per_s", a_speed, "speed of the 16-bit tensor units, float32 accumulation, dense",
-     into<&device_profile::flops_per_s>},
+     member<&device_profile::flops_per_s>},
     {"flops_efficiency", a_share, "share of flops_per_s that prefill kernels reach",
-     into<&device_profile::flops_efficiency>},
-    {"launch_ns", a_time, "time to launch a kernel", into<&device_profile::launch_ns>},
+     member<&device_profile::flops_efficiency>},
+    {"launch_ns", a_time, "time to launch a kernel", member<&device_profile::launch_ns>},
     {"sync_ns", a_time, "time to hand the gate's result to the host, once a layer",
-     into<&device_profile::sync_ns>},
-    {"layer_ns", a_time, "further fixed cost of a layer", into<&device_profile::layer_ns>},
+     member<&device_profile::sync_ns>},
+    {"layer_ns", a_time, "further fixed cost of a layer", member<&device_profile::layer_ns>},
     {"attention_kernels", kernels,
      "kernels launched per layer: attention, norms, gate, shared expert",
-     into<&device_profile::attention_kernels>},
+     member<&device_profile::attention_kernels>},
     {"expert_kernels", kernels, "kernels launched per expert",
-     into<&device_profile::expert_kernels>},
+     member<&device_profile::expert_kernels>},
     {"unified_memory", a_flag, "GPU and CPU read the same memory: loads copy nothing",
-     into<&device_profile::unified_memory>},
+     member<&device_profile::unified_memory>},
 };
 constexpr key_row<device_profile> device_terms[] = {
     {"is_host", a_flag, "the device is the host's processor, and slots are copies in main memory",
-     into<&device_profile::is_host>},
+     member<&device_profile::is_host>},
     {"compute_share", a_share,
      "share of its speed that computing keeps during a copy, with is_host",
-     into<&device_profile::compute_share>},
+     member<&device_profile::compute_share>},
     {"copy_share", a_share, "share of its speed that a copy keeps during computing, with is_host",
-     into<&device_profile::copy_share>},
+     member<&device_profile::copy_share>},
     {"load_ns", a_further_time, "computing time lost to each copied piece, with is_host",
-     into<&device_profile::load_ns>},
+     member<&device_profile::load_ns>},
     {"step_ns", a_time, "software's time in a layer step, besides computing, with is_host",
-     into<&device_profile::step_ns>},
+     member<&device_profile::step_ns>},
     {"wake_ns", a_time,
      "time until the copying thread begins, unless all threads wait for the piece, with is_host",
-     into<&device_profile::wake_ns>},
+     member<&device_profile::wake_ns>},
     {"busy_link_slowdown", real(0, 4, share),
      "during a copy to the device, computing takes 1 + this times as long; whole thousandths, not "
      "with is_host",
-     into<&device_profile::busy_link_slowdown>},
+     member<&device_profile::busy_link_slowdown>},
     {"logits_per_s", a_logits_rate,
      "rate of the logits from which the host draws tokens; 0: no cost",
-     into<&device_profile::logits_per_s>},
+     member<&device_profile::logits_per_s>},
     {"greedy_logits_per_s", a_logits_rate,
      "rate of the logits if the most probable token is taken (temperature 0); 0: as logits_per_s",
-     into<&device_profile::greedy_logits_per_s>},
+     member<&device_profile::greedy_logits_per_s>},
     {"expert_ns", a_further_time, "further fixed cost of an expert",
-     into<&device_profile::expert_ns>},
+     member<&device_profile::expert_ns>},
     {"token_ns", a_further_time, "cost of each token after the first, in a layer",
-     into<&device_profile::token_ns>},
-    {"pass_ns", a_time, "fixed cost of a pass through all layers", into<&device_profile::pass_ns>},
+     member<&device_profile::token_ns>},
+    {"pass_ns", a_time, "fixed cost of a pass through all layers",
+     member<&device_profile::pass_ns>},
     {"tile_tokens", real_above(0, kernels_max),
      "n tokens of an expert, if n > 1, take as long as n + this many",
-     into<&device_profile::tile_tokens>},
+     member<&device_profile::tile_tokens>},
     {"few_tokens", kernels,
      "up to this many tokens, weights are read once for all of them; 0: never",
-     into<&device_profile::few_tokens>},
+     member<&device_profile::few_tokens>},
     {"few_flops_per_s", a_speed,
      "speed for the tokens after the first, up to few_tokens, on top of reading the weights",
-     into<&device_profile::few_flops_per_s>},
+     member<&device_profile::few_flops_per_s>},
     {"few_token_ns", a_further_time, "token_ns for up to few_tokens tokens",
-     into<&device_profile::few_token_ns>},
+     member<&device_profile::few_token_ns>},
     {"context_bytes_per_s", a_memory_rate,
      "rate of attention over cached keys and values; 0: the memory's rate",
-     into<&device_profile::context_bytes_per_s>},
+     member<&device_profile::context_bytes_per_s>},
     {"cache_bytes", a_cache, "weights of a pass up to this size are read from the cache",
-     into<&device_profile::cache_bytes>},
+     member<&device_profile::cache_bytes>},
     {"cache_bytes_per_s", a_memory_rate, "rate of reads from the cache",
-     into<&device_profile::cache_bytes_per_s>},
+     member<&device_profile::cache_bytes_per_s>},
     {"vector_flops_per_s", a_speed, "32-bit speed outside the tensor units; engines need it",
-     into<&device_profile::vector_flops_per_s>},
+     member<&device_profile::vector_flops_per_s>},
     {"kernel_ns", a_further_time,
      "time of an empty kernel that follows another one; engines need it",
-     into<&device_profile::kernel_ns>},
+     member<&device_profile::kernel_ns>},
 };
 constexpr key_row<device_profile> device_neighbours[] = {
-    {"link", a_text, "usual link between the device and the host", into<&device_profile::link>,
+    {"link", a_text, "usual link between the device and the host", member<&device_profile::link>,
      "the machine's own"},
-    {"node", a_text, "usual host of the device", into<&device_profile::node>, "the machine's own"},
+    {"node", a_text, "usual host of the device", member<&device_profile::node>,
+     "the machine's own"},
 };
 
 constexpr key_row<link_profile> link_labels[] = {
-    {"name", a_text, "name of the link", into<&link_profile::name>},
+    {"name", a_text, "name of the link", member<&link_profile::name>},
 };
 constexpr key_row<link_profile> link_figures[] = {
     {"h2d_bytes_per_s", a_link_rate, "usable rate to the device, for large pinned copies",
-     into<&link_profile::h2d_bytes_per_s>},
+     member<&link_profile::h2d_bytes_per_s>},
     {"d2h_bytes_per_s", a_link_rate, "usable rate from the device",
-     into<&link_profile::d2h_bytes_per_s>},
-    {"issue_ns", a_time, "fixed time of a transfer", into<&link_profile::issue_ns>},
+     member<&link_profile::d2h_bytes_per_s>},
+    {"issue_ns", a_time, "fixed time of a transfer", member<&link_profile::issue_ns>},
 };
 
 constexpr key_row<disk_profile> disk_labels[] = {
-    {"name", a_text, "name of the drive", into<&disk_profile::name>},
+    {"name", a_text, "name of the drive", member<&disk_profile::name>},
 };
 constexpr key_row<disk_profile> disk_figures[] = {
     {"read_bytes_per_s", a_disk_rate,
      "rate of direct reads of whole experts, many blocks at a time",
-     into<&disk_profile::read_bytes_per_s>},
-    {"issue_ns", a_seek, "time of a transfer until its first byte", into<&disk_profile::issue_ns>},
+     member<&disk_profile::read_bytes_per_s>},
+    {"issue_ns", a_seek, "time of a transfer until its first byte",
+     member<&disk_profile::issue_ns>},
 };
 
 constexpr key_row<node_profile> node_labels[] = {
-    {"name", a_text, "name of the host", into<&node_profile::name>},
+    {"name", a_text, "name of the host", member<&node_profile::name>},
 };
 constexpr key_row<node_profile> node_figures[] = {
-    {"memory_bytes", a_memory, "size of main memory", into<&node_profile::memory_bytes>},
+    {"memory_bytes", a_memory, "size of main memory", member<&node_profile::memory_bytes>},
     {"memory_bytes_per_s", a_memory_rate,
      "upper limit of the rate for all readers of host memory together",
-     into<&node_profile::memory_bytes_per_s>},
+     member<&node_profile::memory_bytes_per_s>},
     {"cpu_bytes_per_s", a_memory_rate, "rate at which the CPU's expert kernel reads alone",
-     into<&node_profile::cpu_bytes_per_s>},
-    {"cpu_flops_per_s", a_cpu_speed, "speed of the CPU", into<&node_profile::cpu_flops_per_s>},
+     member<&node_profile::cpu_bytes_per_s>},
+    {"cpu_flops_per_s", a_cpu_speed, "speed of the CPU", member<&node_profile::cpu_flops_per_s>},
     {"cpu_issue_ns", a_time, "time to hand an expert to the pool of threads and back",
-     into<&node_profile::cpu_issue_ns>},
+     member<&node_profile::cpu_issue_ns>},
 };
 constexpr key_row<node_profile> node_terms[] = {
     {"memory_theory_bytes_per_s", a_memory_rate,
      "rate of one socket's memory channels; engines' figures are shares of it",
-     into<&node_profile::memory_theory_bytes_per_s>},
-    {"launch_ns", a_time, "host's time to launch a kernel", into<&node_profile::launch_ns>},
+     member<&node_profile::memory_theory_bytes_per_s>},
+    {"launch_ns", a_time, "host's time to launch a kernel", member<&node_profile::launch_ns>},
 };
 
 constexpr key_row<engine_profile> engine_labels[] = {
-    {"name", a_text, "name of the software", into<&engine_profile::name>},
+    {"name", a_text, "name of the software", member<&engine_profile::name>},
 };
 constexpr key_row<engine_profile> engine_figures[] = {
-    {"graph", a_flag, "a pass of one token is launched as one graph", into<&engine_profile::graph>},
+    {"graph", a_flag, "a pass of one token is launched as one graph",
+     member<&engine_profile::graph>},
     {"kernels_per_product", few,
      "kernels of a weight product, with its norms, quantising and additions",
-     into<&engine_profile::kernels_per_product>},
+     member<&engine_profile::kernels_per_product>},
     {"launch_gap_ns", a_further_time, "time between kernels that are launched one by one",
-     into<&engine_profile::launch_gap_ns>},
-    {"layer_ns", a_time, "software's own time in a layer", into<&engine_profile::layer_ns>},
+     member<&engine_profile::launch_gap_ns>},
+    {"layer_ns", a_time, "software's own time in a layer", member<&engine_profile::layer_ns>},
     {"expert_loop_ns", a_further_time,
      "software's own time for each expert of a layer, used or not",
-     into<&engine_profile::expert_loop_ns>},
+     member<&engine_profile::expert_loop_ns>},
     {"batch_layer_ns", a_time, "extra time in a layer if a pass has several tokens",
-     into<&engine_profile::batch_layer_ns>},
+     member<&engine_profile::batch_layer_ns>},
     {"sync_ns", a_time, "time for the host's decision in a layer with absent experts",
-     into<&engine_profile::sync_ns>},
-    {"prompt_ns", any_time, "fixed time of a prompt", into<&engine_profile::prompt_ns>},
+     member<&engine_profile::sync_ns>},
+    {"prompt_ns", any_time, "fixed time of a prompt", member<&engine_profile::prompt_ns>},
     {"memory_share", a_share, "share of the memory's rate, for large kernels",
-     into<&engine_profile::memory_share>},
+     member<&engine_profile::memory_share>},
     {"unpack_operations", few, "operations of the vector units for a weight below 16 bits",
-     into<&engine_profile::unpack_operations>},
+     member<&engine_profile::unpack_operations>},
     {"product_share", a_multiple, "share of the tensor rate, for many tokens",
-     into<&engine_profile::product_share>},
+     member<&engine_profile::product_share>},
     {"tile_tokens", few,
      "products for n tokens of an expert, if n > 1, take as long as for n + this many",
-     into<&engine_profile::tile_tokens>},
+     member<&engine_profile::tile_tokens>},
     {"context_share", a_share, "share of the memory's rate, for cached keys and values",
-     into<&engine_profile::context_share>},
+     member<&engine_profile::context_share>},
     {"context_product_share", a_multiple, "share of the tensor rate, for attention's own products",
-     into<&engine_profile::context_product_share>},
-    {"copies", whole(1, kernels_max), "number of copies per expert", into<&engine_profile::copies>},
+     member<&engine_profile::context_product_share>},
+    {"copies", whole(1, kernels_max), "number of copies per expert",
+     member<&engine_profile::copies>},
     {"copy_ns", a_further_time, "time of each copy, besides its bytes",
-     into<&engine_profile::copy_ns>},
+     member<&engine_profile::copy_ns>},
     {"overlap", overlap_words,
      "what computes during loads of absent experts: nothing; the layer before, for predicted ones; "
      "the layer's other experts; those and the layer before",
-     into<&engine_profile::overlap>},
+     member<&engine_profile::overlap>},
     {"prompt_load_tokens", a_count_or_none,
      "passes of at least this many tokens load absent experts; in smaller passes the CPU computes "
      "them; 0: as in decode",
-     into<&engine_profile::prompt_load_tokens>},
+     member<&engine_profile::prompt_load_tokens>},
     {"prompt_loads_all", a_flag, "prompts load whole layers, whatever their tokens use",
-     into<&engine_profile::prompt_loads_all>},
+     member<&engine_profile::prompt_loads_all>},
     {"prompt_overlaps", a_flag, "loads of prompts overlap with computing",
-     into<&engine_profile::prompt_overlaps>},
+     member<&engine_profile::prompt_overlaps>},
     {"microbatch", a_count_or_none, "tokens in a pass of a prompt; 0: all",
-     into<&engine_profile::microbatch>},
+     member<&engine_profile::microbatch>},
     {"prompt_experts_share", a_share, "share of a layer's experts that its prompts ever use",
-     into<&engine_profile::prompt_experts_share>},
+     member<&engine_profile::prompt_experts_share>},
     {"cpu_memory_share", a_share, "share of the channels' rate, for experts on the CPU",
-     into<&engine_profile::cpu_memory_share>},
+     member<&engine_profile::cpu_memory_share>},
     {"cpu_flops_share", a_multiple, "share of the CPU's speed",
-     into<&engine_profile::cpu_flops_share>},
+     member<&engine_profile::cpu_flops_share>},
     {"socket_flops_share", real(0, 1, share), "share of the speed, for each socket after the first",
-     into<&engine_profile::socket_flops_share>},
+     member<&engine_profile::socket_flops_share>},
     {"cpu_layer_ns", a_time, "time to hand a layer to the CPU and back",
-     into<&engine_profile::cpu_layer_ns>},
+     member<&engine_profile::cpu_layer_ns>},
 };
 constexpr key_row<engine_profile> engine_terms[] = {
     {"expert_ns", a_further_time, "software's own time for each expert that the device computes",
-     into<&engine_profile::expert_ns>},
+     member<&engine_profile::expert_ns>},
     {"copy_bytes_per_s", a_link_rate,
      "upper limit of the rate of loads: pageable memory; 0: as the link",
-     into<&engine_profile::copy_bytes_per_s>},
+     member<&engine_profile::copy_bytes_per_s>},
     {"thread_bytes_per_s", a_memory_rate,
      "rate at which one thread reads experts; 0: independent of threads",
-     into<&engine_profile::thread_bytes_per_s>},
+     member<&engine_profile::thread_bytes_per_s>},
 };
 // For engines with costs = "device".
 constexpr key_row<engine_profile> engine_changes[] = {
-    {"overlap", overlap_words, "as above", into<&engine_profile::overlap>},
-    {"copy_bytes_per_s", a_link_rate, "as above", into<&engine_profile::copy_bytes_per_s>},
-    {"layer_ns", a_time, "as above", into<&engine_profile::layer_ns>},
-    {"expert_ns", a_further_time, "as above", into<&engine_profile::expert_ns>},
-    {"cpu_layer_ns", a_time, "as above", into<&engine_profile::cpu_layer_ns>},
+    {"overlap", overlap_words, "as above", member<&engine_profile::overlap>},
+    {"copy_bytes_per_s", a_link_rate, "as above", member<&engine_profile::copy_bytes_per_s>},
+    {"layer_ns", a_time, "as above", member<&engine_profile::layer_ns>},
+    {"expert_ns", a_further_time, "as above", member<&engine_profile::expert_ns>},
+    {"cpu_layer_ns", a_time, "as above", member<&engine_profile::cpu_layer_ns>},
 };
 constexpr key_row<engine_profile> engine_special[] = {
     {"costs", word("device|engine"),
@@ -251,46 +255,46 @@ constexpr key_row<engine_profile> engine_special[] = {
 };
 
 constexpr key_row<model_shape> shape_labels[] = {
-    {"name", a_text, "published name of the model", into<&model_shape::name>},
+    {"name", a_text, "published name of the model", member<&model_shape::name>},
 };
 constexpr key_row<model_shape> shape_figures[] = {
-    {"layers", a_count, "number of all layers", into<&model_shape::layers>},
-    {"moe_layers", a_count, "number of layers with experts", into<&model_shape::moe_layers>},
-    {"experts", a_count, "routed experts of a layer", into<&model_shape::experts>},
-    {"top_k", a_count, "experts of a token and layer", into<&model_shape::top_k>},
-    {"hidden", a_count, "size of a hidden state", into<&model_shape::hidden>},
-    {"moe_intermediate", a_count, "rows of an expert", into<&model_shape::moe_intermediate>},
+    {"layers", a_count, "number of all layers", member<&model_shape::layers>},
+    {"moe_layers", a_count, "number of layers with experts", member<&model_shape::moe_layers>},
+    {"experts", a_count, "routed experts of a layer", member<&model_shape::experts>},
+    {"top_k", a_count, "experts of a token and layer", member<&model_shape::top_k>},
+    {"hidden", a_count, "size of a hidden state", member<&model_shape::hidden>},
+    {"moe_intermediate", a_count, "rows of an expert", member<&model_shape::moe_intermediate>},
     {"matrices", whole(2, 3), "matrices of an expert: 3 if gated, 2 if not",
-     into<&model_shape::matrices>},
-    {"weight_bytes", real_above(0, 8), "bytes of a weight", into<&model_shape::weight_bytes>},
-    {"expert_bytes", a_size, "size of an expert", into<&model_shape::expert_bytes>},
+     member<&model_shape::matrices>},
+    {"weight_bytes", real_above(0, 8), "bytes of a weight", member<&model_shape::weight_bytes>},
+    {"expert_bytes", a_size, "size of an expert", member<&model_shape::expert_bytes>},
     {"non_expert_bytes", a_size, "size of everything but routed experts",
-     into<&model_shape::non_expert_bytes>},
+     member<&model_shape::non_expert_bytes>},
     {"dense_bytes", a_size,
      "part of non_expert_bytes that is read for every token: without the input embedding",
-     into<&model_shape::dense_bytes>},
+     member<&model_shape::dense_bytes>},
     {"kv_token_layer_bytes", a_size, "KV cache of a token in a layer",
-     into<&model_shape::kv_token_layer_bytes>},
-    {"vocabulary", a_count, "number of tokens in the vocabulary", into<&model_shape::vocabulary>},
+     member<&model_shape::kv_token_layer_bytes>},
+    {"vocabulary", a_count, "number of tokens in the vocabulary", member<&model_shape::vocabulary>},
 };
 constexpr key_row<model_shape> shape_terms[] = {
     {"expert_bits", bits, "bits of a weight of experts, scales included; 0: 8 x weight_bytes",
-     into<&model_shape::expert_bits>},
-    {"dense_bits", bits, "bits of a weight of the dense part", into<&model_shape::dense_bits>},
-    {"head_bits", bits, "bits of a weight of the output matrix", into<&model_shape::head_bits>},
+     member<&model_shape::expert_bits>},
+    {"dense_bits", bits, "bits of a weight of the dense part", member<&model_shape::dense_bits>},
+    {"head_bits", bits, "bits of a weight of the output matrix", member<&model_shape::head_bits>},
     {"embedding_bits", bits, "bits of a weight of the input embedding",
-     into<&model_shape::embedding_bits>},
+     member<&model_shape::embedding_bits>},
     {"products", whole(1, kernels_max), "number of products with weights in a layer",
-     into<&model_shape::products>},
+     member<&model_shape::products>},
     {"context_operations", real_above(0, 1e20),
      "operations of a token with one cached token, in a layer",
-     into<&model_shape::context_operations>},
+     member<&model_shape::context_operations>},
     {"state_layer_bytes", a_size_or_none,
      "state of a sequence of any length, in a layer (linear attention)",
-     into<&model_shape::state_layer_bytes>},
+     member<&model_shape::state_layer_bytes>},
 };
 constexpr key_row<model_shape> shape_special[] = {
-    {"config", other("a table"), "keys of the model's config.json that say how it computes",
+    {"config", in_words("a table"), "keys of the model's config.json that say how it computes",
      by_hand},
 };
 constexpr key_row<model_shape> alias_rows[] = {
@@ -300,11 +304,11 @@ constexpr key_row<model_shape> alias_rows[] = {
 template <class Of>
 key_table file(std::string_view name, std::string_view called, std::string_view meaning,
                const profile_rows<Of> &rows) {
-    key_table made{std::string(name), std::string(called), std::string(meaning)};
-    made.add(rows.labels).add(rows.figures);
-    for (told_key &one : made.keys) one.usual.clear();  // a file has all keys
-    made.add(rows.terms);
-    return made;
+    key_table table{std::string(name), std::string(called), std::string(meaning)};
+    table.add(rows.labels).add(rows.figures);
+    for (documented_key &key : table.keys) key.default_text.clear();  // a file has all keys
+    table.add(rows.terms);
+    return table;
 }
 
 }  // namespace
@@ -317,18 +321,18 @@ const profile_rows<engine_profile> engine_profile_rows{engine_labels, engine_fig
 const profile_rows<model_shape> shape_rows{shape_labels, shape_figures, shape_terms};
 const key_rows_of<engine_profile> engine_change_rows = engine_changes;
 
-void add_profile_tables(std::vector<key_table> &to) {
+void add_profile_tables(std::vector<key_table> &tables) {
     const key_rows_of<model_shape> aliases = alias_rows;
-    to.push_back(file("device", "device profile", "hw_profiles/device", device_profile_rows));
-    to.back().add(key_rows_of<device_profile>(device_neighbours)).add(aliases);
-    to.push_back(file("link", "link profile", "hw_profiles/link", link_profile_rows));
-    to.push_back(file("node", "node profile", "hw_profiles/node", node_profile_rows));
-    to.back().add(aliases);
-    to.push_back(file("disk", "disk profile", "hw_profiles/disk", disk_profile_rows));
-    to.push_back(file("engine", "engine profile", "hw_profiles/engine", engine_profile_rows));
-    to.back().add(key_rows_of<engine_profile>(engine_special)).add(aliases);
-    to.push_back(file("model", "model shape", "configs/models", shape_rows));
-    to.back().add(key_rows_of<model_shape>(shape_special)).add(aliases);
+    tables.push_back(file("device", "device profile", "hw_profiles/device", device_profile_rows));
+    tables.back().add(key_rows_of<device_profile>(device_neighbours)).add(aliases);
+    tables.push_back(file("link", "link profile", "hw_profiles/link", link_profile_rows));
+    tables.push_back(file("node", "node profile", "hw_profiles/node", node_profile_rows));
+    tables.back().add(aliases);
+    tables.push_back(file("disk", "disk profile", "hw_profiles/disk", disk_profile_rows));
+    tables.push_back(file("engine", "engine profile", "hw_profiles/engine", engine_profile_rows));
+    tables.back().add(key_rows_of<engine_profile>(engine_special)).add(aliases);
+    tables.push_back(file("model", "model shape", "configs/models", shape_rows));
+    tables.back().add(key_rows_of<model_shape>(shape_special)).add(aliases);
 }
 
 }  // namespace moorage::core

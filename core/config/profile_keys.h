@@ -21,6 +21,6 @@ extern const profile_rows<model_shape> shape_rows;
 // Keys of an engine that uses the machine's own figures: what it may add to them.
 extern const key_rows_of<engine_profile> engine_change_rows;
 
-void add_profile_tables(std::vector<key_table> &to);
+void add_profile_tables(std::vector<key_table> &tables);
 
 }  // namespace moorage::core

@@ -17,23 +17,25 @@ public:
 
     // Omits terms that have their default value.
     template <class Of>
-    void all(const profile_rows<Of> &rows, const Of &of) {
-        for (const key_row<Of> &row : rows.labels) label(row.name, row.value(row.takes, of));
-        for (const key_row<Of> &row : rows.figures) figure(std::string(row.name), text_of(row, of));
+    void write_all(const profile_rows<Of> &rows, const Of &values) {
+        for (const key_row<Of> &row : rows.labels)
+            write_label(row.name, row.value(row.accepted, values));
+        for (const key_row<Of> &row : rows.figures)
+            write_figure(std::string(row.name), text_of(row, values));
         for (const key_row<Of> &row : rows.terms)
-            if (text_of(row, of) != text_of(row, Of{}))
-                figure(std::string(row.name), text_of(row, of));
+            if (text_of(row, values) != text_of(row, Of{}))
+                write_figure(std::string(row.name), text_of(row, values));
     }
-    void label(std::string_view key, const std::string &value) {
+    void write_label(std::string_view key, const std::string &value) {
         keys_ += format("{} = {}\n", key, value);
     }
-    void figure(const std::string &key, const std::string &value) {
+    void write_figure(const std::string &key, const std::string &value) {
         keys_ += key + " = " + value + "\n";
-        const std::string *from = &sources_.otherwise;
-        if (const auto part = sources_.of.find(kind_); part != sources_.of.end())
+        const std::string *source = &sources_.default_source;
+        if (const auto part = sources_.by_part.find(kind_); part != sources_.by_part.end())
             if (const auto found = part->second.find(key); found != part->second.end())
-                from = &found->second;
-        origins_ += key + " = " + quoted(*from) + "\n";
+                source = &found->second;
+        origins_ += key + " = " + quoted(*source) + "\n";
     }
     std::string text() const { return keys_ + "\n[" + kind_ + ".sources]\n" + origins_; }
 
@@ -41,13 +43,13 @@ private:
     // A number with a point or an exponent, so that it is no integer. It gets its unit if it would
     // not be believed without.
     template <class Of>
-    static std::string text_of(const key_row<Of> &row, const Of &of) {
-        const std::string text = row.value(row.takes, of);
+    static std::string text_of(const key_row<Of> &row, const Of &values) {
+        const std::string text = row.value(row.accepted, values);
         const bool number =
-            row.takes.kind == value_kind::real || row.takes.kind == value_kind::whole;
-        if (number && !unusual_text(row.takes, std::stod(text)).empty())
-            return quoted(quantity_text(std::stod(text), row.takes.unit));
-        return row.takes.kind == value_kind::real ? format("{:.4e}", std::stod(text)) : text;
+            row.accepted.kind == value_kind::real || row.accepted.kind == value_kind::whole;
+        if (number && !unusual_text(row.accepted, std::stod(text)).empty())
+            return quoted(quantity_text(std::stod(text), row.accepted.unit));
+        return row.accepted.kind == value_kind::real ? format("{:.4e}", std::stod(text)) : text;
     }
 
     std::string kind_;
@@ -56,22 +58,22 @@ private:
 };
 
 template <class Of>
-std::string text_of(const char *kind, const profile_rows<Of> &rows, const Of &of,
+std::string text_of(const char *kind, const profile_rows<Of> &rows, const Of &values,
                     const profile_sources &sources) {
-    part_writer out(kind, sources);
-    out.all(rows, of);
-    return out.text();
+    part_writer writer(kind, sources);
+    writer.write_all(rows, values);
+    return writer.text();
 }
 
 // This engine, which uses the figures of the other tables.
 std::string engine_text(const hardware_profile &profile, const profile_sources &sources) {
-    part_writer out("engine", sources);
-    out.label("name", quoted("moorage on " + profile.device.name));
-    out.figure("costs", quoted("device"));
-    out.figure("overlap", quoted("layer"));
+    part_writer writer("engine", sources);
+    writer.write_label("name", quoted("moorage on " + profile.device.name));
+    writer.write_figure("costs", quoted("device"));
+    writer.write_figure("overlap", quoted("layer"));
     if (const uint64_t ns = profile.node.cpu_handover_ns; ns != 0)
-        out.figure("cpu_layer_ns", format("{}", ns));
-    return out.text();
+        writer.write_figure("cpu_layer_ns", format("{}", ns));
+    return writer.text();
 }
 
 }  // namespace

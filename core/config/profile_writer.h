@@ -9,10 +9,10 @@
 
 namespace moorage::core {
 
-// By part and key: {"device", {"launch_ns", "[M] ..."}}. Keys without an entry get `otherwise`.
+// By part and key: {"device", {"launch_ns", "[M] ..."}}. Other keys get `default_source`.
 struct profile_sources {
-    std::map<std::string, std::map<std::string, std::string>> of;
-    std::string otherwise = "[M] measured";
+    std::map<std::string, std::map<std::string, std::string>> by_part;
+    std::string default_source = "[M] measured";
 };
 
 // Writes all parts and this engine into one text that load_hardware reads. `notes` become comments

@@ -6,7 +6,7 @@
 
 namespace moorage::core {
 
-// Errors are reported through `from`.
-void read_registry(section_reader &from, registry_config &out);
+// Errors are reported through `section`.
+void read_registry(section_reader &section, registry_config &registry);
 
 }  // namespace moorage::core

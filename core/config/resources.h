@@ -1,7 +1,7 @@
 // resources.h - the resources of a machine that a run can be given more of.
 //
 //   run_config more = config;
-//   more.faster[resource::link] = 1.1;   // the same run with a link of 1.1 times the rate
+//   more.speed_factors[resource::link] = 1.1;   // the same run with a link of 1.1 times the rate
 #pragma once
 
 #include <array>
@@ -25,6 +25,6 @@ struct resource_factors {
     double operator[](resource which) const { return times[static_cast<size_t>(which)]; }
 };
 
-void speed_up(hardware_profile &of, const resource_factors &by);
+void scale_resources(hardware_profile &profile, const resource_factors &factors);
 
 }  // namespace moorage::core

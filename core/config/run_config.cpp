@@ -24,26 +24,27 @@ constexpr std::string_view host_table = "host";  // [cache.host]: a separate sta
 
 // Sections of a run's file, in the order in which they are documented and checked.
 std::vector<const key_table *> section_tables() {
-    std::vector<const key_table *> all;
-    for (const key_table &one : key_tables())
-        if (one.called == format("[{}]", one.name) && one.name.find('.') == std::string::npos)
-            all.push_back(&one);
-    return all;
+    std::vector<const key_table *> tables;
+    for (const key_table &table : key_tables())
+        if (table.title == format("[{}]", table.name) && table.name.find('.') == std::string::npos)
+            tables.push_back(&table);
+    return tables;
 }
 
 std::vector<std::string> section_names() {
     std::vector<std::string> names;
-    for (const key_table *one : section_tables()) names.push_back(one->name);
+    for (const key_table *table : section_tables()) names.push_back(table->name);
     return names;
 }
 
 std::string bracketed(std::string_view name) { return format("[{}]", name); }
 
 // The sections of one run, merged from the file and --set.
-class builder {
+class run_config_builder {
 public:
     // `may_read`: whether the file of [cluster] file may be read.
-    builder(std::string file, std::filesystem::path base, bool may_read, read_for purpose)
+    run_config_builder(std::string file, std::filesystem::path base, bool may_read,
+                       read_for purpose)
         : file_(std::move(file)), base_(std::move(base)), may_read_(may_read), purpose_(purpose) {
         for (const std::string &name : section_names()) add_section(name);
         add_section(std::string(host_cache_stage));
@@ -61,10 +62,10 @@ private:
     }
     // Names of profiles and shapes are looked up from the file's folder. A path in --set is
     // relative to the current folder, so it is made absolute.
-    static void anchor(const given *from, std::string &name) {
+    static void anchor(const config_value *value, std::string &name) {
         std::error_code code;
         const bool is_path = name.ends_with(".toml");
-        if (from && from->raw && is_path) name = std::filesystem::absolute(name, code).string();
+        if (value && value->raw && is_path) name = std::filesystem::absolute(name, code).string();
     }
     section_reader &section(std::string_view name) { return sections_.find(name)->second; }
 
@@ -73,19 +74,20 @@ private:
     void read_source(run_config &config);
     void read_small(run_config &config, bool has_trace);
     void read_model(run_config &config, bool has_trace);
-    static bool choose(section_reader &reader, const char *one, const char *other,
-                       const given *&first, const given *&second);
+    static bool choose(section_reader &reader, const char *first_key, const char *second_key,
+                       const config_value *&first, const config_value *&second);
     void read_memory(run_config &config);
     void read_host_memory(run_config &config);
     void read_cluster(run_config &config);
-    void add_cluster_file(const given &file, section_reader &out, cluster_origin &origin);
+    void add_cluster_file(const config_value &file, section_reader &cluster,
+                          cluster_origin &origin);
     void read_placement(run_config &config);
-    status look_for_idle(run_config &config);
+    status check_idle_keys(run_config &config);
     void read_library(section_reader &reader, run_config &config, stage_config &stage);
     void read_stage(std::string_view kind, run_config &config);
-    void read_table(section_reader &reader, const given &table, std::string_view kind, bool chosen,
-                    stage_config &stage);
-    void add_param(section_reader &reader, const given &value, const std::string &key,
+    void read_table(section_reader &reader, const config_value &table, std::string_view kind,
+                    bool chosen, stage_config &stage);
+    void add_param(section_reader &reader, const config_value &value, const std::string &key,
                    std::string_view kind, bool may_replace, settings &params);
 
     std::string file_;
@@ -95,11 +97,11 @@ private:
     std::map<std::string, section_reader, std::less<>> sections_;
 };
 
-error builder::unknown_section(std::string_view place, const std::string &name) const {
+error run_config_builder::unknown_section(std::string_view place, const std::string &name) const {
     for (const key_table *section : section_tables())
         if (!section->is_open && section->find(name))
             return error{format("{}: key {} stands outside its section; put it below {}", place,
-                                name, section->called),
+                                name, section->title),
                          true};
     const std::vector<std::string> names = section_names();
     const std::string hint = did_you_mean(name, names);
@@ -108,7 +110,7 @@ error builder::unknown_section(std::string_view place, const std::string &name) 
                  true};
 }
 
-status builder::add_file(const node &root) {
+status run_config_builder::add_file(const node &root) {
     for (const entry &part : root.entries) {
         const std::string place = format("{}:{}", file_, part.value.line);
         const auto found = sections_.find(part.key);
@@ -125,34 +127,37 @@ status builder::add_file(const node &root) {
 }
 
 // Adds the keys of the table [cache.host]. read_stage() then skips them in [cache].
-void builder::add_host_cache(const node &cache) {
+void run_config_builder::add_host_cache(const node &cache) {
     for (const entry &inner : cache.entries)
         if (inner.key == host_table && inner.value.type == node_type::table)
             section(host_cache_stage).add(inner.value);
 }
 
-status builder::add_overrides(std::span<const override_value> overrides) {
-    for (const override_value &one : overrides) {
-        const std::string place =
-            one.place.empty() ? format("--set {}.{}", one.section, one.key) : one.place;
-        const auto found = sections_.find(one.section);
-        if (found == sections_.end()) return unknown_section(place, one.section);
+status run_config_builder::add_overrides(std::span<const override_value> overrides) {
+    for (const override_value &assignment : overrides) {
+        const std::string place = assignment.place.empty()
+                                      ? format("--set {}.{}", assignment.section, assignment.key)
+                                      : assignment.place;
+        const auto found = sections_.find(assignment.section);
+        if (found == sections_.end()) return unknown_section(place, assignment.section);
         const std::string below = format("{}.", host_table);
-        if (one.section == "cache" && one.key.starts_with(below))
+        if (assignment.section == "cache" && assignment.key.starts_with(below))
             section(host_cache_stage)
-                .add(given{one.key.substr(below.size()), parse_value(one.value), place, one.value});
+                .add(config_value{assignment.key.substr(below.size()),
+                                  parse_value(assignment.value), place, assignment.value});
         else
-            found->second.add(given{one.key, parse_value(one.value), place, one.value});
+            found->second.add(config_value{assignment.key, parse_value(assignment.value), place,
+                                           assignment.value});
     }
     return success();
 }
 
-void builder::read_run(run_config &config) {
+void run_config_builder::read_run(run_config &config) {
     section_reader &run = section("run");
     run.read("executor", config.executor);  // first, because others depend on it
     if (!run.failed() && find_executor(config.executor) == nullptr) {
         std::vector<std::string> known;
-        for (const executor_kind &one : executors) known.emplace_back(one.name);
+        for (const executor_kind &kind : executors) known.emplace_back(kind.name);
         const std::string hint = did_you_mean(config.executor, known);
         run.fail(*run.find("executor"), hint.empty() ? "choose " + listed(known, "or")
                                                      : "there are " + listed(known, "and") + hint);
@@ -161,19 +166,19 @@ void builder::read_run(run_config &config) {
     run.read("prefill", config.prefill);
     if (!config.model.empty() && config.prefill > model_prefill_max)
         run.fail(*run.find("prefill"), format("choose from 0 to {}", model_prefill_max));
-    read_arithmetic(run, config.runs_on(), config.numbers);
+    read_arithmetic(run, config.runs_on(), config.arithmetic_mode);
     run.read_rows(run_rows, config);
     config.seed_is_given = run.find("seed") != nullptr;
 }
 
-void builder::read_hardware(run_config &config) {
+void run_config_builder::read_hardware(run_config &config) {
     section_reader &hardware = section("hardware");
     if (config.runs_on().real) config.profile = "host";
     hardware.read_rows(hardware_rows, config);
-    for (auto [key, out] : {std::pair{"profile", &config.profile}, std::pair{"link", &config.link},
-                            std::pair{"node", &config.node}, std::pair{"disk", &config.disk},
-                            std::pair{"engine", &config.engine}})
-        anchor(hardware.find(key), *out);
+    for (auto [key, name] : {std::pair{"profile", &config.profile}, std::pair{"link", &config.link},
+                             std::pair{"node", &config.node}, std::pair{"disk", &config.disk},
+                             std::pair{"engine", &config.engine}})
+        anchor(hardware.find(key), *name);
     read_devices(hardware, section("memory"), config.runs_on(), config.cluster.has_value(),
                  config.devices);
     if (!config.devices.profiles.empty()) config.profile = config.devices.profiles.front();
@@ -182,22 +187,23 @@ void builder::read_hardware(run_config &config) {
 }
 
 // If two keys exclude each other, that of --set wins over the file's.
-bool builder::choose(section_reader &reader, const char *one, const char *other,
-                     const given *&first, const given *&second) {
-    first = reader.find(one);
-    second = reader.find(other);
+bool run_config_builder::choose(section_reader &reader, const char *first_key,
+                                const char *second_key, const config_value *&first,
+                                const config_value *&second) {
+    first = reader.find(first_key);
+    second = reader.find(second_key);
     if (!first || !second) return true;
     if (first->raw.has_value() == second->raw.has_value()) return false;
-    const given *&dropped = first->raw ? second : first;
+    const config_value *&dropped = first->raw ? second : first;
     log_info(format("{}: {} is not used, --set gives {}", dropped->place, dropped->key,
-                    first->raw ? one : other));
+                    first->raw ? first_key : second_key));
     dropped = nullptr;
     return true;
 }
 
-void builder::read_source(run_config &config) {
+void run_config_builder::read_source(run_config &config) {
     section_reader &source = section("source");
-    const given *trace = nullptr, *model = nullptr;
+    const config_value *trace = nullptr, *model = nullptr;
     if (!choose(source, "trace", "model", trace, model))
         return source.fail(
             format("{}: [source] has both trace and model; keep one of them", model->place));
@@ -219,10 +225,10 @@ void builder::read_source(run_config &config) {
 }
 
 // The experts' second version. With a model, the shape is ignored, as elsewhere.
-void builder::read_small(run_config &config, bool has_trace) {
+void run_config_builder::read_small(run_config &config, bool has_trace) {
     section_reader &source = section("source");
-    const given *model = source.find("small"), *shape = source.find("small_shape");
-    const given *small = has_trace ? shape : model;
+    const config_value *model = source.find("small"), *shape = source.find("small_shape");
+    const config_value *small = has_trace ? shape : model;
     if (has_trace && model)
         return source.fail(*model, "it is a model, and this is a trace: say small_shape");
     if (!small) return;
@@ -245,20 +251,20 @@ void builder::read_small(run_config &config, bool has_trace) {
                                    config.executor));
 }
 
-void builder::read_model(run_config &config, bool has_trace) {
+void run_config_builder::read_model(run_config &config, bool has_trace) {
     section_reader &source = section("source");
     if (has_trace) {
         for (const char *key :
              {"prompt", "text", "max_tokens", "temperature", "top_p", "top_k", "min_p",
               "repetition_penalty", "presence_penalty", "frequency_penalty", "penalty_window"})
-            if (const given *found = source.find(key); found && !source.find("model"))
+            if (const config_value *found = source.find(key); found && !source.find("model"))
                 source.fail(
                     format("{}: [source] {} needs a model; give [source] model in place "
                            "of trace, or remove it",
                            found->place, key));
         return;
     }
-    const given *prompt = nullptr, *text = nullptr;
+    const config_value *prompt = nullptr, *text = nullptr;
     if (!choose(source, "prompt", "text", prompt, text))
         return source.fail(
             format("{}: [source] has both prompt and text; a prompt is continued, "
@@ -268,9 +274,9 @@ void builder::read_model(run_config &config, bool has_trace) {
     if (text) source.read("text", config.text);
 }
 
-void builder::read_memory(run_config &config) {
+void run_config_builder::read_memory(run_config &config) {
     section_reader &memory = section("memory");
-    const given *experts = nullptr, *bytes = nullptr;
+    const config_value *experts = nullptr, *bytes = nullptr;
     if (!choose(memory, "experts", "bytes", experts, bytes))
         memory.fail(
             format("{}: [memory] has both experts and bytes; keep one of them", experts->place));
@@ -289,17 +295,17 @@ void builder::read_memory(run_config &config) {
 }
 
 // How much of the model is in host memory. The rest is on disk.
-void builder::read_host_memory(run_config &config) {
+void run_config_builder::read_host_memory(run_config &config) {
     section_reader &memory = section("memory");
-    const given *experts = nullptr, *bytes = nullptr;
+    const config_value *experts = nullptr, *bytes = nullptr;
     if (!choose(memory, "host_experts", "host_bytes", experts, bytes))
         memory.fail(format("{}: [memory] has both host_experts and host_bytes; keep one of them",
                            experts->place));
-    if (const given *found = experts ? experts : bytes; found && !config.small.empty())
+    if (const config_value *found = experts ? experts : bytes; found && !config.small.empty())
         memory.fail(*found, "experts come from disk in one version; leave out [source] small");
     if (experts) memory.read_amount("host_experts", config.host_experts, config.host_experts_share);
     if (bytes) memory.read("host_bytes", config.host_bytes.emplace());
-    const given *const found = experts ? experts : bytes;
+    const config_value *const found = experts ? experts : bytes;
     if (found && config.cluster)
         memory.fail(*found, "servers of a cluster say host_experts of their own");
     // For a real disk: the figures that estimates start from.
@@ -318,34 +324,36 @@ void builder::read_host_memory(run_config &config) {
 }
 
 // Adds the [cluster] section of the file that `file` names, which may be the file of a whole run.
-void builder::add_cluster_file(const given &file, section_reader &out, cluster_origin &origin) {
+void run_config_builder::add_cluster_file(const config_value &file, section_reader &cluster,
+                                          cluster_origin &origin) {
     const std::string *text = text_of(file);
-    if (!text) return out.fail(file, "name a file");
-    if (!may_read_) return out.fail(file, "a text that came from no file cannot name one");
-    const std::filesystem::path path = out.resolved(*text, file);
+    if (!text) return cluster.fail(file, "name a file");
+    if (!may_read_) return cluster.fail(file, "a text that came from no file cannot name one");
+    const std::filesystem::path path = cluster.resolved(*text, file);
     const result<std::string> read = read_document(path);
-    if (!read) return out.fail(format("{}: [cluster] file: {}", file.place, read.failure().text));
+    if (!read)
+        return cluster.fail(format("{}: [cluster] file: {}", file.place, read.failure().text));
     const result<node> root = parse_document(*read, path.string());
-    if (!root) return out.fail(root.failure().text);
+    if (!root) return cluster.fail(root.failure().text);
     origin = {path.string(), path.parent_path()};
     const auto found = std::find_if(root->entries.begin(), root->entries.end(),
                                     [](const entry &part) { return part.key == "cluster"; });
     if (found == root->entries.end() || found->value.type != node_type::table)
-        return out.fail(format("{}: it has no section [cluster]", path.string()));
-    out = section_reader(origin.file, key_table_of("cluster"), origin.base);
-    out.add(found->value);
-    if (const given *again = out.find("file"))
-        out.fail(*again, "the file that a [cluster] file names cannot name a further one");
+        return cluster.fail(format("{}: it has no section [cluster]", path.string()));
+    cluster = section_reader(origin.file, key_table_of("cluster"), origin.base);
+    cluster.add(found->value);
+    if (const config_value *again = cluster.find("file"))
+        cluster.fail(*again, "the file that a [cluster] file names cannot name a further one");
 }
 
-void builder::read_cluster(run_config &config) {
+void run_config_builder::read_cluster(run_config &config) {
     section_reader &cluster = section("cluster");
     if (cluster.values().empty() || cluster.failed()) return;
     cluster_origin origin{file_, base_};
     section_reader whole(file_, key_table_of("cluster"), base_);
-    const given *file = cluster.find("file");
+    const config_value *file = cluster.find("file");
     if (file) add_cluster_file(*file, whole, origin);
-    for (const given &value : cluster.values()) {
+    for (const config_value &value : cluster.values()) {
         if (value.key == "file") continue;
         if (file && !value.raw) {
             if (!file->raw)
@@ -361,10 +369,10 @@ void builder::read_cluster(run_config &config) {
     config.cluster = std::move(*read);
 }
 
-void builder::read_placement(run_config &config) {
+void run_config_builder::read_placement(run_config &config) {
     section_reader &placement = section("placement");
     if (!config.cluster) {
-        for (const given &value : placement.values())
+        for (const config_value &value : placement.values())
             if (value.key != "plugin" && value.key != "library")
                 placement.fail(value, "it is of use on a cluster only; describe one in [cluster]");
         return;
@@ -377,10 +385,10 @@ void builder::read_placement(run_config &config) {
 }
 
 // Keys that have no effect on this cluster: refused from --set, a warning from the file.
-status builder::look_for_idle(run_config &config) {
+status run_config_builder::check_idle_keys(run_config &config) {
     if (!config.cluster) return success();
     for (const key_table *table : section_tables()) {
-        for (const given &value : section(table->name).values()) {
+        for (const config_value &value : section(table->name).values()) {
             const std::string idle = idle_in_cluster(table->name, value.key, *config.cluster,
                                                      value.raw ? purpose_ : read_for::nodes);
             if (idle.empty()) continue;
@@ -393,12 +401,13 @@ status builder::look_for_idle(run_config &config) {
 }
 
 // Adds one of the policy's own parameters. --set replaces an earlier value.
-void builder::add_param(section_reader &reader, const given &value, const std::string &key,
-                        std::string_view kind, bool may_replace, settings &params) {
+void run_config_builder::add_param(section_reader &reader, const config_value &value,
+                                   const std::string &key, std::string_view kind, bool may_replace,
+                                   settings &params) {
     const std::string stage_name(kind.substr(0, kind.find('.')));
-    const key_table &own = key_table_of(stage_name);
-    const std::vector<std::string> reserved = own.names();
-    if (own.find(key))
+    const key_table &stage_table = key_table_of(stage_name);
+    const std::vector<std::string> reserved = stage_table.names();
+    if (stage_table.find(key))
         return reader.fail(format("{}: unknown key {} in [{}]: it is no policy's; put it in [{}]",
                                   value.place, key, kind, stage_name));
     if (const std::string meant = nearest(key, reserved); !meant.empty())
@@ -422,20 +431,21 @@ void builder::add_param(section_reader &reader, const given &value, const std::s
 }
 
 // Reads a table such as [cache.lfu]. It is checked even if it does not apply.
-void builder::read_table(section_reader &reader, const given &table, std::string_view kind,
-                         bool chosen, stage_config &stage) {
+void run_config_builder::read_table(section_reader &reader, const config_value &table,
+                                    std::string_view kind, bool chosen, stage_config &stage) {
     const std::string title = format("{}.{}", kind, table.key);
     section_reader inner(file_, bracketed(title));
     inner.add(table.value);
     settings &params = chosen ? stage.params : stage.table_of(table.key, table.place).params;
-    for (const given &value : inner.values())
+    for (const config_value &value : inner.values())
         add_param(inner, value, value.key, title, false, params);
     if (inner.failed()) reader.fail(inner.failure().text);
 }
 
 // A path, relative to the configuration's folder. If no such file exists, it is searched in the
 // plugin paths (registry.h).
-void builder::read_library(section_reader &reader, run_config &config, stage_config &stage) {
+void run_config_builder::read_library(section_reader &reader, run_config &config,
+                                      stage_config &stage) {
     std::string name;
     reader.read("library", name);
     if (name.empty() || reader.failed()) return;
@@ -448,19 +458,19 @@ void builder::read_library(section_reader &reader, run_config &config, stage_con
     config.plugin_paths.push_back(beside);
 }
 
-void builder::read_stage(std::string_view kind, run_config &config) {
+void run_config_builder::read_stage(std::string_view kind, run_config &config) {
     section_reader &reader = section(kind);
     stage_config &stage = config.stage(kind);
     std::string written = stage.plugin;
-    for (const given &value : reader.values())
+    for (const config_value &value : reader.values())
         if (value.key == "plugin" && !value.raw && text_of(value)) written = *text_of(value);
     reader.read("plugin", stage.plugin);
-    if (const given *plugin = reader.find("plugin")) stage.place = plugin->place;
+    if (const config_value *plugin = reader.find("plugin")) stage.place = plugin->place;
     const bool changed = stage.plugin != written;
-    if (const given *library = reader.find("library"); library && (library->raw || !changed))
+    if (const config_value *library = reader.find("library"); library && (library->raw || !changed))
         read_library(reader, config, stage);
 
-    for (const given &value : reader.values()) {
+    for (const config_value &value : reader.values()) {
         if (reader.failed()) return;
         if (key_table_of(kind).find(value.key)) continue;
         if (kind == "cache" && value.key == host_table && value.value.type == node_type::table)
@@ -483,7 +493,7 @@ void builder::read_stage(std::string_view kind, run_config &config) {
     }
 }
 
-status builder::build(run_config &config) {
+status run_config_builder::build(run_config &config) {
     for (const key_table *table : section_tables()) {
         if (table->is_open || table->name == "cluster") continue;  // cluster checks its own tables
         section_reader &reader = section(table->name);
@@ -507,7 +517,7 @@ status builder::build(run_config &config) {
     for (const std::string &name : section_names())
         if (section(name).failed()) return section(name).failure();
     if (section(host_cache_stage).failed()) return section(host_cache_stage).failure();
-    return look_for_idle(config);
+    return check_idle_keys(config);
 }
 
 }  // namespace
@@ -519,7 +529,7 @@ result<run_config> parse(std::string_view text, const std::filesystem::path &nam
                          const run_config &defaults) {
     const result<node> root = parse_document(text, name.string());
     if (!root) return root.failure();
-    builder sections(name.string(), name.parent_path(), may_read, purpose);
+    run_config_builder sections(name.string(), name.parent_path(), may_read, purpose);
     run_config config = defaults;
     config.file = name;
     if (const status added = sections.add_file(*root); !added) return added.failure();

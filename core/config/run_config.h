@@ -45,7 +45,7 @@ struct stage_config {
         settings params;
     };
     std::vector<other_table> other_tables = {};
-    other_table &table_of(const std::string &policy, const std::string &where);
+    other_table &table_of(const std::string &policy, const std::string &place);
 };
 
 // Where nodes agree on members and plans while they run. Without a directory and endpoints, only
@@ -79,16 +79,16 @@ struct run_config {
     uint32_t prefill = 0;
     uint64_t seed = 0;
     bool seed_is_given = false;
-    arithmetic numbers = arithmetic::by_format;  // [run] arithmetic
-    uint32_t threads = 0;                        // for the CPU's arithmetic; 0: all processors
-    uint32_t device = 0;                         // index of the GPU, for executor cuda
+    arithmetic arithmetic_mode = arithmetic::by_format;  // [run] arithmetic
+    uint32_t threads = 0;  // for the CPU's arithmetic; 0: all processors
+    uint32_t device = 0;   // index of the GPU, for executor cuda
     bool guard = false;  // measures cache, prefetch and substitution, and disables those that lose
     uint32_t guard_window = 32;  // number of decode passes to compare, with and without a policy
     double guard_margin = 0.02;  // by which one side must be faster than the other
     // [hardware]. With a real executor the default profile is "host".
     std::string profile, link, node, disk, engine;
-    device_config devices;    // several GPUs; profile is the first one's
-    resource_factors faster;  // factors on the profile: no key, but the question --what-if
+    device_config devices;           // several GPUs; profile is the first one's
+    resource_factors speed_factors;  // factors on the profile: no key, but the question --what-if
     // [emulator]
     policy_charge policy_time = policy_charge::none;
     uint64_t policy_call_ns = 1000;
@@ -127,7 +127,7 @@ struct run_config {
     bool prefill_displaces = true;           // prefill loads may evict other experts
     // [plugins]
     std::vector<std::filesystem::path> plugin_paths;  // resolved; in addition to the bundled ones
-    on_fault action = on_fault::abort;
+    on_fault fault_action = on_fault::abort;
     call_guard guard_calls = call_guard::usual;  // guard = "off" | "default" | "full"
     uint32_t call_limit_ms = 10'000;             // 0: no limit
     // stages

@@ -14,6 +14,6 @@ extern const key_rows_of<registry_config> registry_rows;
 extern const key_rows_of<stage_config> stage_rows;  // of every stage
 extern const key_rows_of<cluster_config> placement_rows;
 
-void add_run_tables(std::vector<key_table> &to);
+void add_run_tables(std::vector<key_table> &tables);
 
 }  // namespace moorage::core

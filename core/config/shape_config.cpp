@@ -27,7 +27,7 @@ json json_of_node(const node &value) {
         }
         case node_type::table: {
             json object = json::object();
-            for (const entry &one : value.entries) object[one.key] = json_of_node(one.value);
+            for (const entry &field : value.entries) object[field.key] = json_of_node(field.value);
             return object;
         }
     }

@@ -14,13 +14,13 @@ namespace moorage::core {
 
 result<const policy *> find_policy(const registry &known, const stage_config &stage,
                                    std::string_view kind) {
-    for (const stage_config::other_table &other : stage.other_tables) {
-        const auto named = known.find(other.policy, kind);
-        if (!known.knows(other.policy, kind))
-            return error{other.place + ": " + named.failure().text, true};
+    for (const stage_config::other_table &table : stage.other_tables) {
+        const auto named = known.find(table.policy, kind);
+        if (!known.knows(table.policy, kind))
+            return error{table.place + ": " + named.failure().text, true};
         if (!named) continue;  // two libraries have it, and none is chosen
-        const auto sound = check_parameters(format("{} policy {}", kind, other.policy),
-                                            (*named)->params, other.params);
+        const auto sound = check_parameters(format("{} policy {}", kind, table.policy),
+                                            (*named)->params, table.params);
         if (!sound) return error{sound.failure().text, true};
     }
     const auto found = known.find(stage.plugin, kind, stage.library);
@@ -29,10 +29,10 @@ result<const policy *> find_policy(const registry &known, const stage_config &st
 }
 
 stage_config::other_table &stage_config::table_of(const std::string &policy,
-                                                  const std::string &where) {
-    for (other_table &one : other_tables)
-        if (one.policy == policy) return one;
-    return other_tables.emplace_back(other_table{policy, where, {}});
+                                                  const std::string &place) {
+    for (other_table &table : other_tables)
+        if (table.policy == policy) return table;
+    return other_tables.emplace_back(other_table{policy, place, {}});
 }
 
 const executor_kind &run_config::runs_on() const {
@@ -42,12 +42,12 @@ const executor_kind &run_config::runs_on() const {
 
 stage_config &run_config::stage(std::string_view kind) {
     if (kind == host_cache_stage) return host_cache;
-    stage_config *const all[] = {&router,   &cache,     &budget,    &prefetch,
-                                 &dispatch, &placement, &transport, &wire};
-    static_assert(std::size(all) == std::size(kinds));
+    stage_config *const stages[] = {&router,   &cache,     &budget,    &prefetch,
+                                    &dispatch, &placement, &transport, &wire};
+    static_assert(std::size(stages) == std::size(kinds));
     const auto found = std::ranges::find(kinds, kind);
     assert(found != std::end(kinds));
-    return *all[found - std::begin(kinds)];
+    return *stages[found - std::begin(kinds)];
 }
 
 const stage_config &run_config::stage(std::string_view kind) const {

@@ -12,21 +12,21 @@ namespace {
 constexpr size_t stops_max = 256, stop_bytes_max = 4096;
 
 // "" if the value is sound, otherwise what is wrong with it.
-std::string add_stop(const node &value, stop_config &out) {
+std::string add_stop(const node &value, stop_config &stop) {
     switch (value.type) {
         case node_type::boolean:
-            out.at_model_ends = value.boolean;
+            stop.at_model_ends = value.boolean;
             return "";
         case node_type::integer:
             if (value.integer < 0 || value.integer > INT32_MAX)
                 return format("a token id is a whole number from 0 to {}", INT32_MAX);
-            out.ids.push_back(static_cast<int32_t>(value.integer));
+            stop.ids.push_back(static_cast<int32_t>(value.integer));
             return "";
         case node_type::text:
             if (value.text.empty()) return "a text to stop at is not empty";
             if (value.text.size() > stop_bytes_max)
                 return format("a text to stop at has at most {} bytes", stop_bytes_max);
-            out.texts.push_back(value.text);
+            stop.texts.push_back(value.text);
             return "";
         default:
             return "true, false, a text, a token id or a list of them is needed";
@@ -35,8 +35,8 @@ std::string add_stop(const node &value, stop_config &out) {
 
 }  // namespace
 
-void read_stop(section_reader &source, stop_config &out) {
-    const given *const found = source.find("stop");
+void read_stop(section_reader &source, stop_config &target) {
+    const config_value *const found = source.find("stop");
     if (!found || source.failed()) return;
     stop_config stop;
     const bool is_list = found->value.type == node_type::list;
@@ -47,7 +47,7 @@ void read_stop(section_reader &source, stop_config &out) {
         if (const std::string wrong = add_stop(value, stop); !wrong.empty())
             return source.fail(*found,
                                is_list ? format("it holds {}; {}", describe(value), wrong) : wrong);
-    out = std::move(stop);
+    target = std::move(stop);
 }
 
 }  // namespace moorage::core

@@ -16,8 +16,8 @@ struct stop_config {
     std::vector<int32_t> ids;        // at these tokens
 };
 
-// Accepts true, false, a text, a token id, or a list of texts and ids. If the key is absent, `out`
-// stays.
-void read_stop(section_reader &source, stop_config &out);
+// Accepts true, false, a text, a token id, or a list of texts and ids. If the key is absent,
+// `target` stays.
+void read_stop(section_reader &source, stop_config &target);
 
 }  // namespace moorage::core

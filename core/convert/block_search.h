@@ -55,20 +55,20 @@ inline float symmetric_scale(std::span<const float> x, float count) {
 // Sums over a group of values x and codes q.
 struct code_sums {
     float q = 0, qq = 0, x = 0, xq = 0, xx = 0;
-    float error(const linear_scale &of, float count) const {
-        return xx - 2 * of.scale * xq + 2 * of.minimum * x + of.scale * of.scale * qq -
-               2 * of.scale * of.minimum * q + count * of.minimum * of.minimum;
+    float error(const linear_scale &fit, float count) const {
+        return xx - 2 * fit.scale * xq + 2 * fit.minimum * x + fit.scale * fit.scale * qq -
+               2 * fit.scale * fit.minimum * q + count * fit.minimum * fit.minimum;
     }
 };
 // The best scale and minimum for the codes, neither below 0.
-inline linear_scale fitted(const code_sums &of, float count) {
-    const float determinant = count * of.qq - of.q * of.q;
+inline linear_scale fit_scale(const code_sums &sums, float count) {
+    const float determinant = count * sums.qq - sums.q * sums.q;
     if (determinant > 0) {
-        const linear_scale both = {(count * of.xq - of.x * of.q) / determinant,
-                                   (of.q * of.xq - of.x * of.qq) / determinant};
-        if (both.scale >= 0 && both.minimum >= 0) return both;
+        const linear_scale fit = {(count * sums.xq - sums.x * sums.q) / determinant,
+                                  (sums.q * sums.xq - sums.x * sums.qq) / determinant};
+        if (fit.scale >= 0 && fit.minimum >= 0) return fit;
     }
-    return {of.qq > 0 ? std::max(of.xq / of.qq, 0.0F) : 0, 0};
+    return {sums.qq > 0 ? std::max(sums.xq / sums.qq, 0.0F) : 0, 0};
 }
 
 // Codes from 0 to `most`.
@@ -91,11 +91,11 @@ inline linear_scale shifted_scale(std::span<const float> x, float most) {
             sums.xq += value * code;
             sums.xx += value * value;
         }
-        const linear_scale made = fitted(sums, count);
-        const float error = sums.error(made, count);
+        const linear_scale fit = fit_scale(sums, count);
+        const float error = sums.error(fit, count);
         if (error >= best_error) continue;
         best_error = error;
-        best = made;
+        best = fit;
     }
     return best;
 }

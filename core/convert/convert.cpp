@@ -18,37 +18,37 @@ constexpr weight_type directory_types[] = {weight_type::bf16, weight_type::f16, 
 std::vector<std::string> names_for(bool gguf) {
     std::vector<std::string> names;
     if (gguf)
-        for (const recipe &one : recipes()) names.emplace_back(one.name);
+        for (const recipe &entry : recipes()) names.emplace_back(entry.name);
     else
-        for (const weight_type one : directory_types) names.emplace_back(name_of(one));
+        for (const weight_type type : directory_types) names.emplace_back(name_of(type));
     return names;
 }
 
-result<convert_report> convert(const convert_request &what, thread_pool &pool) {
-    const bool gguf = what.out.extension() == ".gguf";
-    if (const recipe *found = find_recipe(what.format); gguf && found != nullptr) {
-        recipe how = *found;
-        if (what.pure) how.mix = mixture::none;
-        return convert_to_gguf(what, how, pool);
+result<convert_report> convert(const convert_request &request, thread_pool &pool) {
+    const bool gguf = request.target.extension() == ".gguf";
+    if (const recipe *found = find_recipe(request.format); gguf && found != nullptr) {
+        recipe chosen = *found;
+        if (request.pure) chosen.mix = mixture::none;
+        return convert_to_gguf(request, chosen, pool);
     }
-    const auto *found = std::ranges::find(directory_types, what.format,
-                                          [](weight_type one) { return name_of(one); });
+    const auto *found = std::ranges::find(directory_types, request.format,
+                                          [](weight_type type) { return name_of(type); });
     if (!gguf && found != std::end(directory_types))
-        return convert_to_directory(what, *found, pool);
+        return convert_to_directory(request, *found, pool);
     const std::vector<std::string> names = names_for(gguf);
     return error{
-        format("format {}: {} can have {}{}", what.format, gguf ? "a GGUF file" : "a directory",
-               fmt::join(names, ", "), did_you_mean(what.format, names)),
+        format("format {}: {} can have {}{}", request.format, gguf ? "a GGUF file" : "a directory",
+               fmt::join(names, ", "), did_you_mean(request.format, names)),
         true};
 }
 
 }  // namespace
 
-result<convert_report> convert_model(const convert_request &what, thread_pool &pool) {
+result<convert_report> convert_model(const convert_request &request, thread_pool &pool) {
     try {
-        return convert(what, pool);
+        return convert(request, pool);
     } catch (const std::bad_alloc &) {
-        return error{format("{}: not enough memory to convert it", what.in.string())};
+        return error{format("{}: not enough memory to convert it", request.source.string())};
     }
 }
 

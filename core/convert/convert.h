@@ -1,7 +1,7 @@
 // convert.h - converts a model between directories and GGUF files, in any format that can be
 // written.
 //
-//   auto done = convert_model({.in = "models/demo", .out = "demo.gguf", .format = "q4_k_m"}, pool);
+//   auto done = convert_model({.source = "demo", .target = "demo.gguf", .format = "q4_k_m"}, pool);
 //   if (!done) return done.failure();
 //
 // If source and target have the same format, the bytes are copied. Only part of a tensor is in
@@ -21,11 +21,11 @@
 namespace moorage::core {
 
 struct convert_request {
-    std::filesystem::path in;
-    std::filesystem::path out;  // FILE.gguf, otherwise a new directory
-    std::string format;         // a recipe (recipe.h); for directories bf16, f16, f32, fp8
-    bool pure = false;          // GGUF only: all matrices get one format, including the head and
-                                // other sensitive ones
+    std::filesystem::path source;
+    std::filesystem::path target;  // FILE.gguf, otherwise a new directory
+    std::string format;            // a recipe (recipe.h); for directories bf16, f16, f32, fp8
+    bool pure = false;             // GGUF only: all matrices get one format, including the head and
+                                   // other sensitive ones
 };
 
 struct convert_count {
@@ -36,6 +36,6 @@ struct convert_report {
     uint64_t bytes = 0;                            // of all written weights
     uint64_t replaced = 0;  // matrices whose rows do not divide into blocks of the recipe's format
 };
-result<convert_report> convert_model(const convert_request &what, thread_pool &pool);
+result<convert_report> convert_model(const convert_request &request, thread_pool &pool);
 
 }  // namespace moorage::core

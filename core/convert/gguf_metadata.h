@@ -12,11 +12,11 @@
 namespace moorage::core {
 
 // From the keys of config.json. The caller adds the tensors of rotation factors.
-void put_config(const model_config &of, gguf_keys &keys);
+void put_config(const model_config &config, gguf_keys &keys);
 // Divisors of the frequency of each rotated pair; empty: none, or other keys give them.
 struct rotation_factors {
-    std::vector<float> both, of_short, of_long;
+    std::vector<float> all_contexts, short_contexts, long_contexts;
 };
-rotation_factors rotation_factors_of(const model_config &of);
+rotation_factors rotation_factors_of(const model_config &config);
 
 }  // namespace moorage::core

@@ -15,12 +15,12 @@ constexpr uint32_t version = 3;
 uint64_t aligned(uint64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
 template <class Value>
-void append(std::string &to, Value value) {
-    to.append(reinterpret_cast<const char *>(&value), sizeof value);
+void append(std::string &bytes, Value value) {
+    bytes.append(reinterpret_cast<const char *>(&value), sizeof value);
 }
-void append_text(std::string &to, std::string_view text) {
-    append(to, uint64_t{text.size()});
-    to.append(text);
+void append_text(std::string &bytes, std::string_view text) {
+    append(bytes, uint64_t{text.size()});
+    bytes.append(text);
 }
 
 }  // namespace
@@ -61,54 +61,54 @@ gguf_keys &gguf_keys::flag(std::string_view key, bool value) {
 }
 gguf_keys &gguf_keys::texts(std::string_view key, const std::vector<std::string> &values) {
     begin_array(key, gguf_type::text, values.size());
-    for (const std::string &one : values) append_text(bytes_, one);
+    for (const std::string &value : values) append_text(bytes_, value);
     return *this;
 }
 gguf_keys &gguf_keys::reals(std::string_view key, const std::vector<float> &values) {
     begin_array(key, gguf_type::f32, values.size());
-    for (const float one : values) append(bytes_, one);
+    for (const float value : values) append(bytes_, value);
     return *this;
 }
 gguf_keys &gguf_keys::numbers(std::string_view key, const std::vector<int32_t> &values) {
     begin_array(key, gguf_type::i32, values.size());
-    for (const int32_t one : values) append(bytes_, one);
+    for (const int32_t value : values) append(bytes_, value);
     return *this;
 }
-gguf_keys &gguf_keys::copy(const gguf_key &from) {
-    append_text(bytes_, from.name);
-    bytes_.append(reinterpret_cast<const char *>(from.bytes.data()), from.bytes.size());
+gguf_keys &gguf_keys::copy(const gguf_key &key) {
+    append_text(bytes_, key.name);
+    bytes_.append(reinterpret_cast<const char *>(key.bytes.data()), key.bytes.size());
     ++count_;
     return *this;
 }
 
-gguf_keys &gguf_keys::add(const gguf_keys &others) {
+gguf_keys &gguf_keys::append_keys(const gguf_keys &others) {
     bytes_ += others.bytes_;
     count_ += others.count_;
     return *this;
 }
 
 gguf_layout lay_out(const gguf_keys &keys, const std::vector<target_tensor> &tensors) {
-    gguf_layout made;
-    std::string &out = made.header;
-    out = "GGUF";
-    append(out, version);
-    append(out, uint64_t{tensors.size()});
-    append(out, keys.count());
-    out += keys.bytes();
-    uint64_t data = 0;
-    for (const target_tensor &one : tensors) {
-        append_text(out, one.name);
-        append(out, static_cast<uint32_t>(one.shape.size()));
-        for (size_t i = one.shape.size(); i-- > 0;) append(out, one.shape[i]);
-        append(out, format_of(one.type).gguf_id);
-        append(out, data);
-        made.offsets.push_back(data);
-        data += aligned(one.bytes());
+    gguf_layout layout;
+    std::string &header = layout.header;
+    header = "GGUF";
+    append(header, version);
+    append(header, uint64_t{tensors.size()});
+    append(header, keys.count());
+    header += keys.bytes();
+    uint64_t data_bytes = 0;
+    for (const target_tensor &tensor : tensors) {
+        append_text(header, tensor.name);
+        append(header, static_cast<uint32_t>(tensor.shape.size()));
+        for (size_t i = tensor.shape.size(); i-- > 0;) append(header, tensor.shape[i]);
+        append(header, format_of(tensor.type).gguf_id);
+        append(header, data_bytes);
+        layout.offsets.push_back(data_bytes);
+        data_bytes += aligned(tensor.bytes());
     }
-    out.resize(aligned(out.size()));
-    for (uint64_t &offset : made.offsets) offset += out.size();
-    made.bytes = out.size() + data;
-    return made;
+    header.resize(aligned(header.size()));
+    for (uint64_t &offset : layout.offsets) offset += header.size();
+    layout.bytes = header.size() + data_bytes;
+    return layout;
 }
 
 }  // namespace moorage::core

@@ -28,8 +28,8 @@ public:
     gguf_keys &texts(std::string_view key, const std::vector<std::string> &values);
     gguf_keys &reals(std::string_view key, const std::vector<float> &values);
     gguf_keys &numbers(std::string_view key, const std::vector<int32_t> &values);
-    gguf_keys &copy(const gguf_key &from);
-    gguf_keys &add(const gguf_keys &others);
+    gguf_keys &copy(const gguf_key &key);
+    gguf_keys &append_keys(const gguf_keys &others);
 
     uint64_t count() const { return count_; }
     const std::string &bytes() const { return bytes_; }

@@ -10,125 +10,146 @@ namespace moorage::core {
 namespace {
 
 // The source row for row `row` of heads of `length`.
-uint64_t source_of(uint64_t row, uint64_t length, turning how) {
-    const uint64_t at = row % length, half = length / 2;
-    if (how == turning::to_neighbours) return row - at + (at % 2 == 0 ? at / 2 : half + at / 2);
-    if (how == turning::to_halves) return row - at + (at < half ? 2 * at : 2 * (at - half) + 1);
+uint64_t source_row_of(uint64_t row, uint64_t length, head_order order) {
+    const uint64_t head_row = row % length, half = length / 2;
+    if (order == head_order::to_neighbours)
+        return row - head_row + (head_row % 2 == 0 ? head_row / 2 : half + head_row / 2);
+    if (order == head_order::to_halves)
+        return row - head_row + (head_row < half ? 2 * head_row : 2 * (head_row - half) + 1);
     return row;
 }
 
-placed_row placed(const matrix &of, uint64_t row) { return {&of, static_cast<uint32_t>(row)}; }
+placed_row placed(const matrix &weights, uint64_t row) {
+    return {&weights, static_cast<uint32_t>(row)};
+}
 
 }  // namespace
 
-source_rows turned(const matrix &of, uint32_t heads, turning how) {
-    const uint64_t length = of.rows / heads;
-    return {{of.rows, of.columns},
-            [of, length, how](uint64_t row) { return placed(of, source_of(row, length, how)); },
-            {}};
-}
-
-std::vector<float> turned(std::span<const float> of, uint32_t heads, turning how) {
-    std::vector<float> made(of.size());
-    for (size_t i = 0; i < of.size(); ++i) made[i] = of[source_of(i, of.size() / heads, how)];
-    return made;
-}
-
-source_rows stacked(const std::vector<mlp_weights> &of, matrix mlp_weights::*which) {
-    const matrix &first = of.front().*which;
-    const uint64_t rows = first.rows;
-    return {{of.size(), rows, first.columns},
-            [&of, which, rows](uint64_t row) { return placed(of[row / rows].*which, row % rows); },
-            {}};
-}
-
-source_rows stacked(const std::vector<mlp_weights> &of,
-                    std::span<const float> mlp_weights::*which) {
-    return {{of.size(), (of.front().*which).size()},
-            {},
-            [&of, which](uint64_t row, std::span<float> out) {
-                std::ranges::copy(of[row].*which, out.begin());
-            }};
-}
-
-source_rows joined(const std::vector<mlp_weights> &of) {
-    const uint64_t rows = of.front().gate.rows;
-    return {{of.size(), 2 * rows, of.front().gate.columns},
-            [&of, rows](uint64_t row) {
-                const mlp_weights &expert = of[row / (2 * rows)];
-                const uint64_t at = row % (2 * rows);
-                return at < rows ? placed(expert.gate, at) : placed(expert.up, at - rows);
+source_rows reorder_heads(const matrix &weights, uint32_t heads, head_order order) {
+    const uint64_t length = weights.rows / heads;
+    return {{weights.rows, weights.columns},
+            [weights, length, order](uint64_t row) {
+                return placed(weights, source_row_of(row, length, order));
             },
             {}};
 }
 
-source_rows alternating(const std::vector<mlp_weights> &of) {
-    const uint64_t inner = of.front().gate.rows, hidden = of.front().gate.columns;
-    return {{of.size(), hidden, 2 * inner}, {}, [&of, hidden](uint64_t row, std::span<float> out) {
-                const mlp_weights &expert = of[row / hidden];
+std::vector<float> reorder_heads(std::span<const float> values, uint32_t heads, head_order order) {
+    std::vector<float> reordered(values.size());
+    for (size_t i = 0; i < values.size(); ++i)
+        reordered[i] = values[source_row_of(i, values.size() / heads, order)];
+    return reordered;
+}
+
+source_rows stack_experts(const std::vector<mlp_weights> &experts, matrix mlp_weights::*member) {
+    const matrix &first = experts.front().*member;
+    const uint64_t rows = first.rows;
+    return {{experts.size(), rows, first.columns},
+            [&experts, member, rows](uint64_t row) {
+                return placed(experts[row / rows].*member, row % rows);
+            },
+            {}};
+}
+
+source_rows stack_experts(const std::vector<mlp_weights> &experts,
+                          std::span<const float> mlp_weights::*member) {
+    return {{experts.size(), (experts.front().*member).size()},
+            {},
+            [&experts, member](uint64_t row, std::span<float> values) {
+                std::ranges::copy(experts[row].*member, values.begin());
+            }};
+}
+
+source_rows join_gate_up(const std::vector<mlp_weights> &experts) {
+    const uint64_t rows = experts.front().gate.rows;
+    return {{experts.size(), 2 * rows, experts.front().gate.columns},
+            [&experts, rows](uint64_t row) {
+                const mlp_weights &expert = experts[row / (2 * rows)];
+                const uint64_t expert_row = row % (2 * rows);
+                return expert_row < rows ? placed(expert.gate, expert_row)
+                                         : placed(expert.up, expert_row - rows);
+            },
+            {}};
+}
+
+source_rows alternate_gate_up(const std::vector<mlp_weights> &experts) {
+    const uint64_t inner = experts.front().gate.rows, hidden = experts.front().gate.columns;
+    return {{experts.size(), hidden, 2 * inner},
+            {},
+            [&experts, hidden](uint64_t row, std::span<float> values) {
+                const mlp_weights &expert = experts[row / hidden];
                 const auto column = static_cast<uint32_t>(row % hidden);
-                for (uint32_t i = 0; i < out.size() / 2; ++i) {
-                    out[2 * i] = weight_at(expert.gate, i, column);
-                    out[2 * i + 1] = weight_at(expert.up, i, column);
+                for (uint32_t i = 0; i < values.size() / 2; ++i) {
+                    values[2 * i] = weight_at(expert.gate, i, column);
+                    values[2 * i + 1] = weight_at(expert.up, i, column);
                 }
             }};
 }
 
-source_rows transposed_down(const std::vector<mlp_weights> &of) {
-    const uint64_t inner = of.front().gate.rows, hidden = of.front().gate.columns;
-    return {{of.size(), inner, hidden}, {}, [&of, inner](uint64_t row, std::span<float> out) {
-                for (uint32_t i = 0; i < out.size(); ++i)
-                    out[i] = weight_at(of[row / inner].down, i, static_cast<uint32_t>(row % inner));
-            }};
-}
-
-source_rows alternating_bias(const std::vector<mlp_weights> &of) {
-    return {{of.size(), 2 * of.front().gate_bias.size()},
+source_rows transpose_down(const std::vector<mlp_weights> &experts) {
+    const uint64_t inner = experts.front().gate.rows, hidden = experts.front().gate.columns;
+    return {{experts.size(), inner, hidden},
             {},
-            [&of](uint64_t row, std::span<float> out) {
-                for (size_t i = 0; i < out.size(); ++i)
-                    out[i] = (i % 2 == 0 ? of[row].gate_bias : of[row].up_bias)[i / 2];
+            [&experts, inner](uint64_t row, std::span<float> values) {
+                for (uint32_t i = 0; i < values.size(); ++i)
+                    values[i] =
+                        weight_at(experts[row / inner].down, i, static_cast<uint32_t>(row % inner));
             }};
 }
 
-source_rows keys_half(const attention_weights &of, const attention_config &config) {
+source_rows alternate_bias(const std::vector<mlp_weights> &experts) {
+    return {{experts.size(), 2 * experts.front().gate_bias.size()},
+            {},
+            [&experts](uint64_t row, std::span<float> values) {
+                for (size_t i = 0; i < values.size(); ++i)
+                    values[i] = (i % 2 == 0 ? experts[row].gate_bias : experts[row].up_bias)[i / 2];
+            }};
+}
+
+source_rows key_half_rows(const attention_weights &attention, const attention_config &config) {
     const uint64_t rank = config.kv_lora_rank, nope = config.nope_dim;
     std::vector<uint64_t> shape{config.heads, rank, nope};
-    if (of.key_up)
-        return {std::move(shape), [&of](uint64_t row) { return placed(of.key_up, row); }, {}};
-    const uint64_t both = nope + config.value_dim;
-    return {std::move(shape), {}, [&of, rank, both](uint64_t row, std::span<float> out) {
-                for (uint64_t i = 0; i < out.size(); ++i)
-                    out[i] = weight_at(of.kv_b, static_cast<uint32_t>(row / rank * both + i),
-                                       static_cast<uint32_t>(row % rank));
-            }};
+    if (attention.key_up)
+        return {std::move(shape),
+                [&attention](uint64_t row) { return placed(attention.key_up, row); },
+                {}};
+    const uint64_t head_rows = nope + config.value_dim;
+    return {
+        std::move(shape), {}, [&attention, rank, head_rows](uint64_t row, std::span<float> values) {
+            for (uint64_t i = 0; i < values.size(); ++i)
+                values[i] =
+                    weight_at(attention.kv_b, static_cast<uint32_t>(row / rank * head_rows + i),
+                              static_cast<uint32_t>(row % rank));
+        }};
 }
 
-source_rows values_half(const attention_weights &of, const attention_config &config) {
+source_rows value_half_rows(const attention_weights &attention, const attention_config &config) {
     const uint64_t value = config.value_dim, nope = config.nope_dim;
     std::vector<uint64_t> shape{config.heads, value, config.kv_lora_rank};
-    if (of.value_up)
-        return {std::move(shape), [&of](uint64_t row) { return placed(of.value_up, row); }, {}};
+    if (attention.value_up)
+        return {std::move(shape),
+                [&attention](uint64_t row) { return placed(attention.value_up, row); },
+                {}};
     return {std::move(shape),
-            [&of, value, nope](uint64_t row) {
-                return placed(of.kv_b, row / value * (nope + value) + nope + row % value);
+            [&attention, value, nope](uint64_t row) {
+                return placed(attention.kv_b, row / value * (nope + value) + nope + row % value);
             },
             {}};
 }
 
-source_rows whole_kv_b(const attention_weights &of, const attention_config &config) {
-    if (of.kv_b) return rows_of(of.kv_b);
+source_rows joined_kv_b_rows(const attention_weights &attention, const attention_config &config) {
+    if (attention.kv_b) return rows_of(attention.kv_b);
     const uint64_t value = config.value_dim, nope = config.nope_dim, rank = config.kv_lora_rank;
     return {{config.heads * (nope + value), rank},
             {},
-            [&of, value, nope, rank](uint64_t row, std::span<float> out) {
-                const uint64_t head = row / (nope + value), at = row % (nope + value);
-                if (at >= nope)
-                    return read_row(of.value_up, static_cast<uint32_t>(head * value + at - nope),
-                                    out);
+            [&attention, value, nope, rank](uint64_t row, std::span<float> values) {
+                const uint64_t head = row / (nope + value), head_row = row % (nope + value);
+                if (head_row >= nope)
+                    return read_row(attention.value_up,
+                                    static_cast<uint32_t>(head * value + head_row - nope), values);
                 for (uint64_t i = 0; i < rank; ++i)
-                    out[i] = weight_at(of.key_up, static_cast<uint32_t>(head * rank + i),
-                                       static_cast<uint32_t>(at));
+                    values[i] = weight_at(attention.key_up, static_cast<uint32_t>(head * rank + i),
+                                          static_cast<uint32_t>(head_row));
             }};
 }
 

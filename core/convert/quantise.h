@@ -20,9 +20,9 @@ namespace moorage::core {
 
 // Can the format be written? True for those of GGUF files.
 bool can_quantise(weight_type type);
-// Requires: can_quantise(type), whole blocks, finite values, out.size() == bytes_of_columns(type,
-// row.size()). A scale that is too large for a file becomes 65504.
-void quantise_row(weight_type type, std::span<const float> row, std::span<std::byte> out);
+// Requires: can_quantise(type), whole blocks, finite values, target.size() ==
+// bytes_of_columns(type, row.size()). A scale that is too large for a file becomes 65504.
+void quantise_row(weight_type type, std::span<const float> row, std::span<std::byte> target);
 
 // The nearest 8-bit float, ties to even. Values above 448 become 448.
 uint8_t e4m3_of_float(float value);

@@ -1,7 +1,7 @@
 // recipe.h - chooses the format of each tensor of a GGUF file, by llama.cpp's names of mixtures.
 //
 //   const recipe *wanted = find_recipe("q4_k_m");
-//   chosen_type of = choose_type(*wanted, model, "blk.3.attn_v.weight", {1024, 4096});
+//   chosen_type type = choose_type(*wanted, model, "blk.3.attn_v.weight", {1024, 4096});
 //
 // Sensitive tensors get more bits: the head, values, and the down matrices of some layers. Vectors,
 // norms and routers stay float32. The rules describe llama.cpp's files (src/llama-quant.cpp)
@@ -40,7 +40,7 @@ const recipe *find_recipe(std::string_view name);  // null: no such recipe
 struct recipe_model {
     uint32_t layers = 0, experts = 0;
     uint32_t queries_of_key = 1;  // query heads that share a key head
-    bool tied = false;            // the embedding is the head
+    bool is_tied = false;         // the embedding is the head
 };
 struct chosen_type {
     weight_type type;    // fits the row
@@ -48,7 +48,7 @@ struct chosen_type {
 };
 // `shape`: the length of a row comes last. If a block does not divide it, a similar type with
 // blocks of 32 is used, or f16, as in llama.cpp.
-chosen_type choose_type(const recipe &of, const recipe_model &model, std::string_view name,
+chosen_type choose_type(const recipe &recipe, const recipe_model &model, std::string_view name,
                         const std::vector<uint64_t> &shape);
 
 }  // namespace moorage::core

@@ -25,54 +25,59 @@ uint64_t rows_of_shape(const std::vector<uint64_t> &shape) {
 }
 
 // Formats that weights are usually published in have faster readers than their definition.
-void read_placed(const placed_row &at, std::span<float> out) {
-    const std::byte *data = at.of->data + at.row * at.of->row_bytes;
-    if (at.of->type == weight_type::f32) {
-        std::memcpy(out.data(), data, out.size_bytes());
-    } else if (at.of->type == weight_type::bf16) {
-        for (size_t i = 0; i < out.size(); ++i) {
+void read_placed(const placed_row &placed, std::span<float> values) {
+    const std::byte *data = placed.source->data + placed.row * placed.source->row_bytes;
+    if (placed.source->type == weight_type::f32) {
+        std::memcpy(values.data(), data, values.size_bytes());
+    } else if (placed.source->type == weight_type::bf16) {
+        for (size_t i = 0; i < values.size(); ++i) {
             uint16_t bits;
             std::memcpy(&bits, data + i * sizeof bits, sizeof bits);
-            out[i] = std::bit_cast<float>(uint32_t{bits} << 16);
+            values[i] = std::bit_cast<float>(uint32_t{bits} << 16);
         }
     } else {
-        read_row(*at.of, at.row, out);
+        read_row(*placed.source, placed.row, values);
     }
 }
 
-status check_row(const target_tensor &of, uint64_t row, std::span<const float> values) {
-    const size_t odd = first_odd(values);
-    if (odd == values.size()) return success();
-    return error{format("tensor {} holds {} in row {} at {}", of.name, values[odd], row, odd)};
+status check_row(const target_tensor &tensor, uint64_t row, std::span<const float> values) {
+    const size_t position = first_non_finite(values);
+    if (position == values.size()) return success();
+    return error{
+        format("tensor {} holds {} in row {} at {}", tensor.name, values[position], row, position)};
 }
 
-status encode_values(const target_tensor &of, uint64_t first, uint64_t count,
-                     std::span<std::byte> out) {
-    std::vector<float> values(of.from.columns());
-    const uint64_t bytes = of.row_bytes();
+status encode_values(const target_tensor &tensor, uint64_t first, uint64_t count,
+                     std::span<std::byte> target) {
+    std::vector<float> values(tensor.source.columns());
+    const uint64_t bytes = tensor.row_bytes();
     for (uint64_t i = 0; i < count; ++i) {
-        const std::span<std::byte> to = out.subspan(i * bytes, bytes);
-        of.from.read(first + i, values);
-        if (const status fine = check_row(of, first + i, values); !fine) return fine;
-        const placed_row at = of.from.place ? of.from.place(first + i) : placed_row{};
-        if (at.of != nullptr && at.of->type == of.type && at.of->scales == nullptr)
-            std::memcpy(to.data(), at.of->data + at.row * at.of->row_bytes, to.size());
+        const std::span<std::byte> target_row = target.subspan(i * bytes, bytes);
+        tensor.source.read(first + i, values);
+        if (const status fine = check_row(tensor, first + i, values); !fine) return fine;
+        const placed_row placed =
+            tensor.source.place ? tensor.source.place(first + i) : placed_row{};
+        if (placed.source != nullptr && placed.source->type == tensor.type &&
+            placed.source->scales == nullptr)
+            std::memcpy(target_row.data(),
+                        placed.source->data + placed.row * placed.source->row_bytes,
+                        target_row.size());
         else
-            quantise_row(of.type, values, to);
+            quantise_row(tensor.type, values, target_row);
     }
     return success();
 }
 
 // For up to 128 rows: the greatest magnitude of every 128 columns.
-status read_block(const target_tensor &of, uint64_t first, uint64_t count,
+status read_block(const target_tensor &tensor, uint64_t first, uint64_t count,
                   std::vector<float> &values, std::vector<float> &scales) {
-    const uint64_t columns = of.from.columns();
+    const uint64_t columns = tensor.source.columns();
     values.resize(count * columns);
     scales.assign((columns + fp8_block - 1) / fp8_block, 0);
     for (uint64_t i = 0; i < count; ++i) {
         const std::span<float> row = std::span(values).subspan(i * columns, columns);
-        of.from.read(first + i, row);
-        if (const status fine = check_row(of, first + i, row); !fine) return fine;
+        tensor.source.read(first + i, row);
+        if (const status fine = check_row(tensor, first + i, row); !fine) return fine;
         for (uint64_t column = 0; column < columns; ++column)
             scales[column / fp8_block] =
                 std::max(scales[column / fp8_block], std::abs(row[column]));
@@ -81,29 +86,29 @@ status read_block(const target_tensor &of, uint64_t first, uint64_t count,
     return success();
 }
 
-status encode_fp8(const target_tensor &of, uint64_t first, uint64_t count,
-                  std::span<std::byte> out) {
+status encode_fp8(const target_tensor &tensor, uint64_t first, uint64_t count,
+                  std::span<std::byte> target) {
     std::vector<float> values, scales;
-    const uint64_t columns = of.from.columns();
-    for (uint64_t at = 0; at < count; at += fp8_block) {
-        const uint64_t rows = std::min(fp8_block, count - at);
-        if (const status done = read_block(of, first + at, rows, values, scales); !done)
+    const uint64_t columns = tensor.source.columns();
+    for (uint64_t block_row = 0; block_row < count; block_row += fp8_block) {
+        const uint64_t rows = std::min(fp8_block, count - block_row);
+        if (const status done = read_block(tensor, first + block_row, rows, values, scales); !done)
             return done;
         for (uint64_t i = 0; i < values.size(); ++i)
-            out[at * columns + i] =
+            target[block_row * columns + i] =
                 std::byte(e4m3_of_float(values[i] / scales[i % columns / fp8_block]));
     }
     return success();
 }
 
-status encode_scales(const target_tensor &of, uint64_t first, uint64_t count,
-                     std::span<std::byte> out) {
+status encode_scales(const target_tensor &tensor, uint64_t first, uint64_t count,
+                     std::span<std::byte> target) {
     std::vector<float> values, scales;
     for (uint64_t i = 0; i < count; ++i) {
         const uint64_t top = (first + i) * fp8_block;
-        const uint64_t rows = std::min(fp8_block, of.from.rows() - top);
-        if (const status done = read_block(of, top, rows, values, scales); !done) return done;
-        std::memcpy(out.data() + i * of.row_bytes(), scales.data(), of.row_bytes());
+        const uint64_t rows = std::min(fp8_block, tensor.source.rows() - top);
+        if (const status done = read_block(tensor, top, rows, values, scales); !done) return done;
+        std::memcpy(target.data() + i * tensor.row_bytes(), scales.data(), tensor.row_bytes());
     }
     return success();
 }
@@ -112,28 +117,28 @@ status encode_scales(const target_tensor &of, uint64_t first, uint64_t count,
 
 uint64_t source_rows::rows() const { return rows_of_shape(shape); }
 
-void source_rows::read(uint64_t row, std::span<float> out) const {
-    assert(out.size() == columns());
+void source_rows::read(uint64_t row, std::span<float> values) const {
+    assert(values.size() == columns());
     if (place)
-        read_placed(place(row), out);
+        read_placed(place(row), values);
     else
-        make(row, out);
+        compute(row, values);
 }
 
-source_rows rows_of(const matrix &of) {
-    return {{of.rows, of.columns},
-            [of](uint64_t row) {
-                return placed_row{&of, static_cast<uint32_t>(row)};
+source_rows rows_of(const matrix &weights) {
+    return {{weights.rows, weights.columns},
+            [weights](uint64_t row) {
+                return placed_row{&weights, static_cast<uint32_t>(row)};
             },
             {}};
 }
 
-source_rows row_of(std::span<const float> values) {
-    source_rows made =
+source_rows single_row_of(std::span<const float> values) {
+    source_rows rows =
         rows_of(packed_matrix(weight_type::f32, 1, static_cast<uint32_t>(values.size()),
                               reinterpret_cast<const std::byte *>(values.data())));
-    made.shape = {values.size()};
-    return made;
+    rows.shape = {values.size()};
+    return rows;
 }
 
 uint64_t target_tensor::rows() const { return rows_of_shape(shape); }
@@ -142,20 +147,20 @@ uint64_t target_tensor::row_bytes() const {
     return form == row_form::fp8_codes ? shape.back() : bytes_of_columns(type, shape.back());
 }
 
-target_tensor make_target(std::string name, weight_type type, source_rows from) {
-    std::vector<uint64_t> shape = from.shape;
-    return {std::move(name), std::move(shape), type, std::move(from)};
+target_tensor make_target(std::string name, weight_type type, source_rows source) {
+    std::vector<uint64_t> shape = source.shape;
+    return {std::move(name), std::move(shape), type, std::move(source)};
 }
 
-status encode_rows(const target_tensor &of, uint64_t first, uint64_t count,
-                   std::span<std::byte> out) {
-    switch (of.form) {
+status encode_rows(const target_tensor &tensor, uint64_t first, uint64_t count,
+                   std::span<std::byte> target) {
+    switch (tensor.form) {
         case row_form::values:
-            return encode_values(of, first, count, out);
+            return encode_values(tensor, first, count, target);
         case row_form::fp8_codes:
-            return encode_fp8(of, first, count, out);
+            return encode_fp8(tensor, first, count, target);
         case row_form::fp8_scales:
-            return encode_scales(of, first, count, out);
+            return encode_scales(tensor, first, count, target);
     }
     return success();
 }

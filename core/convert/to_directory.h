@@ -7,7 +7,7 @@
 namespace moorage::core {
 
 // `type`: bf16, f16, f32 or fp8.
-result<convert_report> convert_to_directory(const convert_request &what, weight_type type,
+result<convert_report> convert_to_directory(const convert_request &request, weight_type type,
                                             thread_pool &pool);
 
 }  // namespace moorage::core

@@ -6,7 +6,7 @@
 
 namespace moorage::core {
 
-result<convert_report> convert_to_gguf(const convert_request &what, const recipe &how,
+result<convert_report> convert_to_gguf(const convert_request &request, const recipe &recipe,
                                        thread_pool &pool);
 
 }  // namespace moorage::core

@@ -45,13 +45,13 @@ constexpr const char *texts[] = {
     "The quick brown fox jumps over the lazy dog 1999's",
 };
 
-std::vector<std::vector<int32_t>> cut_all(const tokenizer &by) {
-    std::vector<std::vector<int32_t>> all;
+std::vector<std::vector<int32_t>> encode_texts(const tokenizer &tokenizer) {
+    std::vector<std::vector<int32_t>> encoded;
     for (const char *text : texts) {
-        const auto ids = by.encode(text, {});
-        all.push_back(ids ? *ids : std::vector<int32_t>{-1});
+        const auto ids = tokenizer.encode(text, {});
+        encoded.push_back(ids ? *ids : std::vector<int32_t>{-1});
     }
-    return all;
+    return encoded;
 }
 
 result<std::string> read_all(const fs::path &path) {
@@ -69,7 +69,7 @@ struct word_list {
     std::vector<std::string> merges;  // "a b"
     std::vector<std::string> added;
     std::vector<float> scores;  // by the first merge that makes the token
-    bool scored = false;        // works on characters, not bytes
+    bool is_scored = false;     // works on characters, not bytes
 };
 
 // "<0x41>"
@@ -78,112 +78,113 @@ bool is_byte(std::string_view token) {
 }
 
 // null means false, as for the reader.
-bool flag(const words_json &of, const char *key) {
-    const auto found = of.find(key);
-    return found != of.end() && found->is_boolean() && found->get<bool>();
+bool is_true(const words_json &object, const char *key) {
+    const auto found = object.find(key);
+    return found != object.end() && found->is_boolean() && found->get<bool>();
 }
 
-void read_merges(const words_json &merges, word_list &out) {
+void read_merges(const words_json &merges, word_list &list) {
     std::map<std::string, size_t, std::less<>> first;
-    for (const words_json &one : merges) {
+    for (const words_json &merge : merges) {
         std::string left, right;
-        if (one.is_array()) {
-            left = one[0].get<std::string>();
-            right = one[1].get<std::string>();
+        if (merge.is_array()) {
+            left = merge[0].get<std::string>();
+            right = merge[1].get<std::string>();
         } else {
-            const auto &both = one.get_ref<const std::string &>();
-            if (both.starts_with("#version")) continue;
-            const size_t space = both.find(' ', 1);
-            left = both.substr(0, space);
-            right = both.substr(space + 1);
+            const auto &text = merge.get_ref<const std::string &>();
+            if (text.starts_with("#version")) continue;
+            const size_t space = text.find(' ', 1);
+            left = text.substr(0, space);
+            right = text.substr(space + 1);
         }
         first.emplace(left + right, first.size());
-        out.merges.push_back(left + ' ' + right);
+        list.merges.push_back(left + ' ' + right);
     }
-    if (!out.scored) return;
+    if (!list.is_scored) return;
     // Tokens that no merge makes come last.
     const auto last = static_cast<float>(first.size());
-    for (size_t id = 0; id < out.tokens.size(); ++id) {
-        const auto found = first.find(out.tokens[id]);
-        out.scores.push_back(found == first.end() ? (out.kinds[id] == normal ? -last : 0.0F)
-                                                  : -static_cast<float>(found->second));
+    for (size_t id = 0; id < list.tokens.size(); ++id) {
+        const auto found = first.find(list.tokens[id]);
+        list.scores.push_back(found == first.end() ? (list.kinds[id] == normal ? -last : 0.0F)
+                                                   : -static_cast<float>(found->second));
     }
 }
 
 // The file was already read as a tokenizer, so its parts have the right types.
-word_list list_of(const words_json &root, uint32_t vocabulary) {
-    word_list made;
+word_list read_word_list(const words_json &root, uint32_t vocabulary) {
+    word_list list;
     const words_json &model = root.at("model");
-    made.scored = flag(model, "byte_fallback");
+    list.is_scored = is_true(model, "byte_fallback");
     const auto place = [&](size_t id, const std::string &token, int32_t kind) {
-        for (size_t next = made.tokens.size(); next <= id; ++next) {
-            made.tokens.push_back(format("[PAD{}]", next));
-            made.kinds.push_back(unused);
+        for (size_t next = list.tokens.size(); next <= id; ++next) {
+            list.tokens.push_back(format("[PAD{}]", next));
+            list.kinds.push_back(unused);
         }
-        made.tokens[id] = token;
-        made.kinds[id] = kind;
+        list.tokens[id] = token;
+        list.kinds[id] = kind;
     };
     for (const auto &[token, id] : model.at("vocab").items())
-        place(id.get<size_t>(), token, made.scored && is_byte(token) ? byte : normal);
+        place(id.get<size_t>(), token, list.is_scored && is_byte(token) ? byte : normal);
     const words_json none = words_json::array();
-    for (const words_json &one : root.contains("added_tokens") ? root["added_tokens"] : none) {
-        made.added.push_back(one.at("content").get<std::string>());
-        place(one.at("id").get<size_t>(), made.added.back(),
-              flag(one, "special") ? control : user_defined);
+    for (const words_json &added : root.contains("added_tokens") ? root["added_tokens"] : none) {
+        list.added.push_back(added.at("content").get<std::string>());
+        place(added.at("id").get<size_t>(), list.added.back(),
+              is_true(added, "special") ? control : user_defined);
     }
-    if (made.tokens.size() < vocabulary)
+    if (list.tokens.size() < vocabulary)
         place(vocabulary - 1, format("[PAD{}]", vocabulary - 1), unused);
     if (model.contains("unk_token") && model["unk_token"].is_string()) {
         const std::string unknown_token = model["unk_token"].get<std::string>();
-        for (size_t id = 0; id < made.tokens.size(); ++id)
-            if (made.tokens[id] == unknown_token) made.kinds[id] = unknown;
+        for (size_t id = 0; id < list.tokens.size(); ++id)
+            if (list.tokens[id] == unknown_token) list.kinds[id] = unknown;
     }
-    read_merges(model.at("merges"), made);
-    return made;
+    read_merges(model.at("merges"), list);
+    return list;
 }
 
 // Ids put around every text.
 struct text_frame_ids {
     std::vector<int32_t> prefix, suffix;
 };
-text_frame_ids frame_of(const tokenizer &by) {
-    const auto whole = by.encode("a", {}), bare = by.encode("a", {.add_special = false});
-    text_frame_ids made;
-    if (!whole || !bare) return made;
+text_frame_ids frame_of(const tokenizer &tokenizer) {
+    const auto whole = tokenizer.encode("a", {}),
+               bare = tokenizer.encode("a", {.add_special = false});
+    text_frame_ids frame;
+    if (!whole || !bare) return frame;
     const auto inner = std::search(whole->begin(), whole->end(), bare->begin(), bare->end());
-    if (inner == whole->end()) return made;
-    made.prefix.assign(whole->begin(), inner);
-    made.suffix.assign(inner + static_cast<std::ptrdiff_t>(bare->size()), whole->end());
-    return made;
+    if (inner == whole->end()) return frame;
+    frame.prefix.assign(whole->begin(), inner);
+    frame.suffix.assign(inner + static_cast<std::ptrdiff_t>(bare->size()), whole->end());
+    return frame;
 }
 
 // The token behind every text is also an end token. Tokens without a GGUF key are omitted.
 void put_ends(const text_frame_ids &frame, const generation_config &ends, gguf_keys &keys) {
     const int32_t begin = frame.prefix.empty() ? ends.begin_id : frame.prefix.front();
     if (begin >= 0) keys.number("tokenizer.ggml.bos_token_id", static_cast<uint32_t>(begin));
-    std::vector<int32_t> all = frame.suffix;
+    std::vector<int32_t> end_ids = frame.suffix;
     for (const int32_t id : ends.end_ids)
-        if (std::ranges::find(all, id) == all.end()) all.push_back(id);
+        if (std::ranges::find(end_ids, id) == end_ids.end()) end_ids.push_back(id);
     const char *names[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                            "tokenizer.ggml.eom_token_id"};
-    for (size_t i = 0; i < std::min(std::size(names), all.size()); ++i)
-        keys.number(names[i], static_cast<uint32_t>(all[i]));
+    for (size_t i = 0; i < std::min(std::size(names), end_ids.size()); ++i)
+        keys.number(names[i], static_cast<uint32_t>(end_ids[i]));
 }
 
-void put_list(const word_list &of, const text_frame_ids &frame, const generation_config &ends,
+void put_list(const word_list &list, const text_frame_ids &frame, const generation_config &ends,
               gguf_keys &keys) {
-    keys.text("tokenizer.ggml.model", of.scored ? "llama" : "gpt2");
-    keys.texts("tokenizer.ggml.tokens", of.tokens);
-    keys.numbers("tokenizer.ggml.token_type", of.kinds);
-    if (of.scored)
-        keys.reals("tokenizer.ggml.scores", of.scores);
+    keys.text("tokenizer.ggml.model", list.is_scored ? "llama" : "gpt2");
+    keys.texts("tokenizer.ggml.tokens", list.tokens);
+    keys.numbers("tokenizer.ggml.token_type", list.kinds);
+    if (list.is_scored)
+        keys.reals("tokenizer.ggml.scores", list.scores);
     else
-        keys.texts("tokenizer.ggml.merges", of.merges);
+        keys.texts("tokenizer.ggml.merges", list.merges);
     put_ends(frame, ends, keys);
-    const auto unknown_at = std::ranges::find(of.kinds, int32_t{unknown});
-    if (unknown_at != of.kinds.end())
+    const auto unknown_at = std::ranges::find(list.kinds, int32_t{unknown});
+    if (unknown_at != list.kinds.end())
         keys.number("tokenizer.ggml.unknown_token_id",
-                    static_cast<uint32_t>(unknown_at - of.kinds.begin()));
+                    static_cast<uint32_t>(unknown_at - list.kinds.begin()));
     keys.flag("tokenizer.ggml.add_bos_token", !frame.prefix.empty());
     keys.flag("tokenizer.ggml.add_eos_token", !frame.suffix.empty());
 }
@@ -203,50 +204,50 @@ void put_template(const fs::path &directory, gguf_keys &keys) {
 }
 
 // Null: it does not cut like `wanted`.
-std::unique_ptr<tokenizer> cutting_alike(const gguf_keys &keys,
+std::unique_ptr<tokenizer> open_if_alike(const gguf_keys &keys,
                                          const std::vector<std::vector<int32_t>> &wanted) {
     const std::string header = lay_out(keys, {}).header;
     const auto files = gguf_files::parse(std::as_bytes(std::span(header)), "the tokenizer made");
     if (!files) return nullptr;
-    auto words = open_gguf_tokenizer(*files);
-    if (!words || *words == nullptr || cut_all(**words) != wanted) return nullptr;
-    return std::move(*words);
+    auto opened = open_gguf_tokenizer(*files);
+    if (!opened || *opened == nullptr || encode_texts(**opened) != wanted) return nullptr;
+    return std::move(*opened);
 }
 
-bool cuts_alike(const tokenizer &is, const tokenizer &made, const std::string &text) {
-    const auto wanted = is.encode(text, {}), own = made.encode(text, {});
-    return wanted && own && *wanted == *own;
+bool encodes_alike(const tokenizer &source, const tokenizer &converted, const std::string &text) {
+    const auto wanted = source.encode(text, {}), actual = converted.encode(text, {});
+    return wanted && actual && *wanted == *actual;
 }
 
 // Warns of rules that most tokenizers have and that no GGUF key expresses. They seldom change how a
 // text is cut.
-void warn_of_cuts(const std::string &place, const tokenizer &is, const tokenizer &made,
-                  const std::vector<std::string> &added) {
-    if (!cuts_alike(is, made, "cafe\u0301 A\u030a \u1112\u1161\u11ab"))
+void warn_of_differences(const std::string &place, const tokenizer &source,
+                         const tokenizer &converted, const std::vector<std::string> &added) {
+    if (!encodes_alike(source, converted, "cafe\u0301 A\u030a \u1112\u1161\u11ab"))
         log_warning(
             format("{}: texts are normalised, which GGUF files cannot say; characters in several "
                    "parts (e and U+0301) are cut otherwise there",
                    place));
-    std::vector<std::string> apart;
+    std::vector<std::string> differing;
     for (const std::string &token : added)
-        if (!cuts_alike(is, made, "a  " + token + "  a") ||
-            !cuts_alike(is, made, "a" + token + "a"))
-            apart.push_back(token);
-    if (!apart.empty())
+        if (!encodes_alike(source, converted, "a  " + token + "  a") ||
+            !encodes_alike(source, converted, "a" + token + "a"))
+            differing.push_back(token);
+    if (!differing.empty())
         log_warning(
             format("{}: beside {} of its added tokens, {} for example, texts are cut as GGUF "
                    "files cannot say (lstrip, rstrip, single_word)",
-                   place, apart.size(), shown(apart.front())));
+                   place, differing.size(), printable(differing.front())));
 }
 
 }  // namespace
 
-status put_words(const model &of, gguf_keys &keys) {
-    const fs::path path = of.directory() / "tokenizer.json";
+status put_tokenizer(const model &model, gguf_keys &keys) {
+    const fs::path path = model.directory() / "tokenizer.json";
     std::error_code code;
     if (!fs::exists(path, code)) {
         keys.text("tokenizer.ggml.model", "none");
-        put_ends({}, of.generation(), keys);
+        put_ends({}, model.generation(), keys);
         return success();
     }
     const auto source = tokenizer::open(path);
@@ -255,46 +256,46 @@ status put_words(const model &of, gguf_keys &keys) {
     if (!text) return text.failure();
     const auto root = read_json_as<words_json>(*text);
     if (!root) return error{format("{}: not valid JSON: {}", path.string(), root.failure().text)};
-    const word_list list = list_of(*root, of.config().vocabulary);
-    if (list.tokens.size() > of.config().vocabulary)
+    const word_list list = read_word_list(*root, model.config().vocabulary);
+    if (list.tokens.size() > model.config().vocabulary)
         return error{format("{}: has {} tokens; the model has {}", path.string(),
-                            list.tokens.size(), of.config().vocabulary)};
+                            list.tokens.size(), model.config().vocabulary)};
     const text_frame_ids frame = frame_of(**source);
     if (frame.prefix.size() > 1 || frame.suffix.size() > 1)
         return error{format("{}: puts {} tokens before a text and {} behind; GGUF knows one each",
                             path.string(), frame.prefix.size(), frame.suffix.size())};
-    const std::vector<std::vector<int32_t>> wanted = cut_all(**source);
+    const std::vector<std::vector<int32_t>> wanted = encode_texts(**source);
     const bool prefixes[] = {true, false};
     std::vector<std::string> names = distinct_pre_tokenizers();
-    if (list.scored) names = {"default", "default"};
+    if (list.is_scored) names = {"default", "default"};
     for (size_t i = 0; i < names.size(); ++i) {
-        gguf_keys made;
-        put_list(list, frame, of.generation(), made);
-        made.text("tokenizer.ggml.pre", names[i]);
-        if (list.scored) made.flag("tokenizer.ggml.add_space_prefix", prefixes[i]);
-        const std::unique_ptr<tokenizer> words = cutting_alike(made, wanted);
-        if (words == nullptr) continue;
-        warn_of_cuts(path.string(), **source, *words, list.added);
-        put_template(of.directory(), made);
-        keys.add(made);
+        gguf_keys candidate;
+        put_list(list, frame, model.generation(), candidate);
+        candidate.text("tokenizer.ggml.pre", names[i]);
+        if (list.is_scored) candidate.flag("tokenizer.ggml.add_space_prefix", prefixes[i]);
+        const std::unique_ptr<tokenizer> reopened = open_if_alike(candidate, wanted);
+        if (reopened == nullptr) continue;
+        warn_of_differences(path.string(), **source, *reopened, list.added);
+        put_template(model.directory(), candidate);
+        keys.append_keys(candidate);
         return success();
     }
     return error{format("{}: cuts texts otherwise than any tokenizer that GGUF has a name for ({})",
                         path.string(), fmt::join(names, ", "))};
 }
 
-result<std::string> words_of(const gguf_files &of) {
-    const auto made = describe_gguf_tokenizer(of);
-    if (!made) return made.failure();
-    if (made->is_null()) return std::string();
-    const auto source = open_gguf_tokenizer(of);
+result<std::string> tokenizer_json_of(const gguf_files &files) {
+    const auto description = describe_gguf_tokenizer(files);
+    if (!description) return description.failure();
+    if (description->is_null()) return std::string();
+    const auto source = open_gguf_tokenizer(files);
     if (!source) return source.failure();
-    std::string text = made->dump();
-    const auto again = tokenizer::parse(text, "tokenizer.json");
-    if (!again) return error{format("{}: {}", of.place(), again.failure().text)};
-    if (cut_all(**source) != cut_all(**again))
+    std::string text = description->dump();
+    const auto reopened = tokenizer::parse(text, "tokenizer.json");
+    if (!reopened) return error{format("{}: {}", files.first_path(), reopened.failure().text)};
+    if (encode_texts(**source) != encode_texts(**reopened))
         return error{format("{}: its tokenizer cuts texts otherwise than a tokenizer.json can say",
-                            of.place())};
+                            files.first_path())};
     return text;
 }
 

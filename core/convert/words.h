@@ -16,9 +16,9 @@
 namespace moorage::core {
 
 // Writes the keys for a directory's tokenizer.json and the texts beside it. A directory without a
-// tokenizer has "none". `of`: the model in the directory.
-status put_words(const model &of, gguf_keys &keys);
+// tokenizer has "none". `model`: the model in the directory.
+status put_tokenizer(const model &model, gguf_keys &keys);
 // The tokenizer.json for a GGUF file; empty: it has no tokenizer.
-result<std::string> words_of(const gguf_files &of);
+result<std::string> tokenizer_json_of(const gguf_files &files);
 
 }  // namespace moorage::core

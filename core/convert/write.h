@@ -14,8 +14,9 @@
 namespace moorage::core {
 
 // Encodes a tensor's rows with all threads and writes them at `offset`.
-status write_tensor(const target_tensor &of, uint64_t offset, atomic_file &to, thread_pool &pool);
+status write_tensor(const target_tensor &tensor, uint64_t offset, atomic_file &file,
+                    thread_pool &pool);
 // Fails if the disk of `path` has less free space.
-status check_room(const std::filesystem::path &path, uint64_t bytes);
+status check_free_space(const std::filesystem::path &path, uint64_t bytes);
 
 }  // namespace moorage::core

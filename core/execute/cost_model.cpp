@@ -20,20 +20,20 @@ cost_model::cost_model(const hardware_profile &hardware, const model_shape &shap
         static_cast<double>(shape.vocabulary) * shape.hidden * (shape.bits(shape.head_bits) / 8);
     head_bytes_ = std::min(head, static_cast<double>(shape.dense_bytes));
     layer_bytes_ = (static_cast<double>(shape.dense_bytes) - head_bytes_) / shape.moe_layers;
-    expert_ = format_of(shape.bits(shape.expert_bits));
-    if (shape.versions() > 1) small_expert_ = format_of(shape.small_expert_bits);
-    dense_ = format_of(shape.bits(shape.dense_bits));
-    head_ = format_of(shape.bits(shape.head_bits));
+    expert_format_ = format_of(shape.bits(shape.expert_bits));
+    if (shape.versions() > 1) small_expert_format_ = format_of(shape.small_expert_bits);
+    dense_format_ = format_of(shape.bits(shape.dense_bits));
+    head_format_ = format_of(shape.bits(shape.head_bits));
     const device_profile &device = hardware_.device;
     read_bytes_per_s_ = device.memory_bytes_per_s * device.memory_efficiency;
     // Every token reads the same bytes again. Either all of them stay in the cache or none.
-    const double of_token =
+    const double token_bytes =
         static_cast<double>(shape.dense_bytes) +
         static_cast<double>(shape.expert_bytes) * shape.top_k * shape.moe_layers;
-    if (of_token <= static_cast<double>(device.cache_bytes))
+    if (token_bytes <= static_cast<double>(device.cache_bytes))
         read_bytes_per_s_ = device.cache_bytes_per_s;
     if (!hardware_.engine.is_own()) price_layer();
-    price_one();
+    price_one_token();
 }
 
 cost_model::weight_format cost_model::format_of(double bits) const {
@@ -55,8 +55,9 @@ void cost_model::price_layer() {
     const double kernels = shape_.products * engine.kernels_per_product;
     const double layers = static_cast<double>(shape_.layers) / shape_.moe_layers;
     const double work_ns =
-        1e9 * (work_s(dense_, layer_bytes_, 1, 0) / layers +
-               shape_.top_k * work_s(expert_, static_cast<double>(shape_.expert_bytes), 1, 0));
+        1e9 *
+        (work_s(dense_format_, layer_bytes_, 1, 0) / layers +
+         shape_.top_k * work_s(expert_format_, static_cast<double>(shape_.expert_bytes), 1, 0));
     const auto priced = [&](bool graph) {
         const auto gap_ns = static_cast<double>(graph ? 0 : engine.launch_gap_ns);
         const double device_ns = kernels * (static_cast<double>(device.kernel_ns) + gap_ns);
@@ -67,61 +68,63 @@ void cost_model::price_layer() {
                engine.expert_loop_ns * shape_.experts;
     };
     device.layer_ns = priced(engine.graph);
-    several_ns_ = priced(false) + engine.batch_layer_ns - std::min(device.layer_ns, priced(false));
+    several_tokens_ns_ =
+        priced(false) + engine.batch_layer_ns - std::min(device.layer_ns, priced(false));
 }
 
-void cost_model::price_one() {
-    gpu_one_ns_ = price_gpu_expert(1, 1, 0);
-    cpu_one_ns_ = price_cpu_expert(1, 1);
-    load_one_ns_ = price_load(shape_.expert_bytes);
+void cost_model::price_one_token() {
+    gpu_one_token_ns_ = price_gpu_expert(1, 1, 0);
+    cpu_one_token_ns_ = price_cpu_expert(1, 1);
+    load_expert_ns_ = price_load(shape_.expert_bytes);
 }
 
-double cost_model::work_s(const weight_format &of, double bytes, uint64_t tokens,
+double cost_model::work_s(const weight_format &format, double bytes, uint64_t tokens,
                           double tile_tokens) const {
     const device_profile &device = hardware_.device;
     const double rate = device.flops_per_s * device.flops_efficiency;
-    const double operations = 2.0 * bytes * of.weights_per_byte;
-    const double together = static_cast<double>(tokens) + (tokens == 1 ? 0 : tile_tokens);
+    const double operations = 2.0 * bytes * format.weights_per_byte;
+    const double padded_tokens = static_cast<double>(tokens) + (tokens == 1 ? 0 : tile_tokens);
     if (hardware_.engine.is_own()) {
-        if (few(tokens))
+        if (is_few(tokens))
             return read_s(bytes) +
                    operations * static_cast<double>(tokens - 1) / device.few_flops_per_s;
-        return std::max(read_s(bytes), operations * together / rate);
+        return std::max(read_s(bytes), operations * padded_tokens / rate);
     }
     // Kernels for one token do their arithmetic on the vector units, while they unpack.
-    if (tokens == 1) return read_s(bytes) + bytes * of.unpack_byte_s;
-    return read_s(bytes) + bytes * of.unpack_byte_s + operations * together / rate;
+    if (tokens == 1) return read_s(bytes) + bytes * format.unpack_byte_s;
+    return read_s(bytes) + bytes * format.unpack_byte_s + operations * padded_tokens / rate;
 }
 
-uint64_t cost_model::corrected(term which, uint64_t ns) const {
-    const double factor = factors_[which];
+uint64_t cost_model::corrected(term kind, uint64_t ns) const {
+    const double factor = factors_[kind];
     return factor == 1 ? ns : static_cast<uint64_t>(std::llround(static_cast<double>(ns) * factor));
 }
 
-void cost_model::observe(term which, uint64_t modelled_ns, uint64_t measured_ns) {
+void cost_model::observe(term kind, uint64_t modelled_ns, uint64_t measured_ns) {
     if (modelled_ns == 0 || measured_ns == 0) return;
     // One interrupted operation must not turn the estimate over.
     const double ratio = std::clamp(
         static_cast<double>(measured_ns) / static_cast<double>(modelled_ns), 1.0 / 8, 8.0);
-    factors_[which] = std::clamp(factors_[which] * (1 + (ratio - 1) / 16), 1e-4, 1e4);
-    price_one();
+    factors_[kind] = std::clamp(factors_[kind] * (1 + (ratio - 1) / 16), 1e-4, 1e4);
+    price_one_token();
 }
 
 uint64_t cost_model::attention_ns(uint64_t tokens, uint64_t context, uint64_t sequences) const {
     const device_profile &device = hardware_.device;
     const uint64_t constant =
-        attention_overhead_ns() +
-        (std::max<uint64_t>(tokens, 1) - 1) * (few(tokens) ? device.few_token_ns : device.token_ns);
+        attention_overhead_ns() + (std::max<uint64_t>(tokens, 1) - 1) *
+                                      (is_few(tokens) ? device.few_token_ns : device.token_ns);
     if (!hardware_.engine.is_own())
-        return constant + (tokens > 1 ? several_ns_ : 0) +
-               whole_ns(work_s(dense_, layer_bytes_, tokens, 0) +
+        return constant + (tokens > 1 ? several_tokens_ns_ : 0) +
+               whole_ns(work_s(dense_format_, layer_bytes_, tokens, 0) +
                         look_back_s(tokens, context, sequences));
     const double cache = static_cast<double>(context) * shape_.kv_token_layer_bytes;
     const double states = state_bytes(sequences);
-    const bool apart = device.context_bytes_per_s != 0;
-    const double read = read_s(layer_bytes_ + states + (apart ? 0 : cache));
-    const double looked_back = apart ? cache / device.context_bytes_per_s : 0;
-    const double worked = std::max(read, work_s(dense_, layer_bytes_, tokens, 0)) + looked_back;
+    const bool has_context_rate = device.context_bytes_per_s != 0;
+    const double read = read_s(layer_bytes_ + states + (has_context_rate ? 0 : cache));
+    const double looked_back = has_context_rate ? cache / device.context_bytes_per_s : 0;
+    const double worked =
+        std::max(read, work_s(dense_format_, layer_bytes_, tokens, 0)) + looked_back;
     return corrected(attention, constant + whole_ns(worked));
 }
 
@@ -148,7 +151,7 @@ double cost_model::look_back_s(uint64_t tokens, uint64_t context, uint64_t seque
 uint64_t cost_model::head_ns(uint64_t tokens) const {
     const device_profile &device = hardware_.device;
     if (tokens == 0) return device.pass_ns;
-    return head_overhead_ns() + whole_ns(work_s(head_, head_bytes_, tokens, 0));
+    return head_overhead_ns() + whole_ns(work_s(head_format_, head_bytes_, tokens, 0));
 }
 
 uint64_t cost_model::draw_ns(uint64_t positions) const {
@@ -161,7 +164,8 @@ uint64_t cost_model::price_gpu_expert(uint64_t tokens, double share, uint32_t ve
     const double bytes = bytes_of(version) * share;
     const double tile =
         hardware_.engine.is_own() ? hardware_.device.tile_tokens : hardware_.engine.tile_tokens;
-    const double worked = work_s(version == 0 ? expert_ : small_expert_, bytes, tokens, tile);
+    const double worked =
+        work_s(version == 0 ? expert_format_ : small_expert_format_, bytes, tokens, tile);
     return corrected(gpu_expert, expert_overhead_ns() + whole_ns(worked));
 }
 
@@ -169,7 +173,8 @@ uint64_t cost_model::price_cpu_expert(uint64_t tokens, double share) const {
     const node_profile &node = hardware_.node;
     const double bytes = static_cast<double>(shape_.expert_bytes) * share;
     const double read = bytes / std::min(node.cpu_bytes_per_s, node.memory_bytes_per_s);
-    const double operations = 2.0 * bytes * expert_.weights_per_byte * static_cast<double>(tokens);
+    const double operations =
+        2.0 * bytes * expert_format_.weights_per_byte * static_cast<double>(tokens);
     return corrected(cpu_expert, node.cpu_issue_ns +
                                      whole_ns(std::max(read, operations / node.cpu_flops_per_s)));
 }
@@ -191,12 +196,12 @@ uint64_t cost_model::read_ns(uint64_t bytes) const {
     return corrected(read, disk.issue_ns + whole_ns(static_cast<double>(bytes) / rate));
 }
 
-uint64_t cost_model::there_ns(uint64_t tokens) const {
+uint64_t cost_model::states_out_ns(uint64_t tokens) const {
     return hardware_.peer.issue_ns +
            whole_ns(static_cast<double>(activation_bytes(tokens)) / hardware_.peer.h2d_bytes_per_s);
 }
 
-uint64_t cost_model::back_ns(uint64_t tokens) const {
+uint64_t cost_model::results_back_ns(uint64_t tokens) const {
     return hardware_.peer.issue_ns +
            whole_ns(static_cast<double>(activation_bytes(tokens)) / hardware_.peer.d2h_bytes_per_s);
 }

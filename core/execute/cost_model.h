@@ -28,8 +28,8 @@ inline uint64_t rounded_up(double value) {
 class cost_model;
 struct device_costs {
     const cost_model &first;
-    std::span<const cost_model> more;
-    inline const cost_model &of(uint32_t device) const;
+    std::span<const cost_model> rest;
+    inline const cost_model &of_device(uint32_t device) const;
 };
 
 class cost_model {
@@ -48,11 +48,11 @@ public:
     uint64_t head_ns(uint64_t tokens) const;
     // `share` of an expert (1: whole) in one of its versions for `tokens` tokens.
     uint64_t gpu_expert_ns(uint64_t tokens, double share, uint32_t version = 0) const {
-        return tokens == 1 && share == 1 && version == 0 ? gpu_one_ns_
+        return tokens == 1 && share == 1 && version == 0 ? gpu_one_token_ns_
                                                          : price_gpu_expert(tokens, share, version);
     }
     uint64_t cpu_expert_ns(uint64_t tokens, double share) const {
-        return tokens == 1 && share == 1 ? cpu_one_ns_ : price_cpu_expert(tokens, share);
+        return tokens == 1 && share == 1 ? cpu_one_token_ns_ : price_cpu_expert(tokens, share);
     }
     // Drawing tokens from the logits of so many positions, by the host's software.
     uint64_t draw_ns(uint64_t positions) const;
@@ -74,14 +74,14 @@ public:
     uint64_t move_ns(double share, uint32_t version = 0) const;
     // One transfer, host to GPU, alone on link and memory.
     uint64_t load_ns(uint64_t bytes) const {
-        return bytes == shape_.expert_bytes ? load_one_ns_ : price_load(bytes);
+        return bytes == shape_.expert_bytes ? load_expert_ns_ : price_load(bytes);
     }
     // One transfer from disk to host memory, alone. Requires: a disk.
     uint64_t read_ns(uint64_t bytes) const;
     // Moving the hidden states of `tokens` tokens from the first device to this one, alone, and
     // moving the results back. Requires: this is not the first device.
-    uint64_t there_ns(uint64_t tokens) const;
-    uint64_t back_ns(uint64_t tokens) const;
+    uint64_t states_out_ns(uint64_t tokens) const;
+    uint64_t results_back_ns(uint64_t tokens) const;
     uint64_t sync_ns() const { return hardware_.device.sync_ns; }
 
     // Bytes of `share` of an expert in one of its versions, rounded up.
@@ -98,12 +98,12 @@ public:
     // by the factor. `modelled_ns`: what this model said of the operation just before. Never called
     // in virtual time.
     enum term : uint32_t { attention, gpu_expert, cpu_expert, load, read, term_count };
-    void observe(term which, uint64_t modelled_ns, uint64_t measured_ns);
+    void observe(term kind, uint64_t modelled_ns, uint64_t measured_ns);
 
     // For the policies (moorage_costs); `context` as in attention_ns for one token.
     moorage_costs summary(uint64_t context);
     // The same, for the context of the last summary().
-    void refresh(moorage_costs &out) const;
+    void refresh(moorage_costs &costs) const;
 
 private:
     double read_s(double bytes) const { return bytes / read_bytes_per_s_; }
@@ -113,9 +113,10 @@ private:
     };
     weight_format format_of(double bits) const;
     // Reading the weights and multiplying them, for `tile_tokens` more tokens than there are.
-    double work_s(const weight_format &of, double bytes, uint64_t tokens, double tile_tokens) const;
+    double work_s(const weight_format &format, double bytes, uint64_t tokens,
+                  double tile_tokens) const;
     // Whether so many tokens stream past the weights.
-    bool few(uint64_t tokens) const {
+    bool is_few(uint64_t tokens) const {
         return tokens > 1 && tokens <= hardware_.device.few_tokens;
     }
     double look_back_s(uint64_t tokens, uint64_t context, uint64_t sequences) const;
@@ -128,23 +129,23 @@ private:
     double bytes_of(uint32_t version) const {
         return static_cast<double>(version == 0 ? shape_.expert_bytes : shape_.small_expert_bytes);
     }
-    uint64_t corrected(term which, uint64_t ns) const;
-    void price_one();
+    uint64_t corrected(term kind, uint64_t ns) const;
+    void price_one_token();
 
     hardware_profile hardware_;
     model_shape shape_;
     double layer_bytes_ = 0, head_bytes_ = 0;
-    weight_format expert_, small_expert_, dense_, head_;
-    uint64_t several_ns_ = 0;      // the extra time of a layer in a pass of several tokens
-    double read_bytes_per_s_ = 0;  // rate at which the device reads weights
+    weight_format expert_format_, small_expert_format_, dense_format_, head_format_;
+    uint64_t several_tokens_ns_ = 0;  // the extra time of a layer in a pass of several tokens
+    double read_bytes_per_s_ = 0;     // rate at which the device reads weights
     uint64_t context_ = 1;
     std::array<double, term_count> factors_{1, 1, 1, 1, 1};
     // A whole expert for one token. Nearly every question in decoding is this one.
-    uint64_t gpu_one_ns_ = 0, cpu_one_ns_ = 0, load_one_ns_ = 0;
+    uint64_t gpu_one_token_ns_ = 0, cpu_one_token_ns_ = 0, load_expert_ns_ = 0;
 };
 
-const cost_model &device_costs::of(uint32_t device) const {
-    return device == 0 ? first : more[device - 1];
+const cost_model &device_costs::of_device(uint32_t device) const {
+    return device == 0 ? first : rest[device - 1];
 }
 
 }  // namespace moorage::core

@@ -38,33 +38,34 @@ void emulator::settle_until_now() {
     account(waits_for(), now_);
 }
 
-void emulator::queued(stream &on) {
-    if (on.queue.size() != 1) return;
-    if (&on == &cpu_) return start_cpu(costs_.hardware().node.cpu_handover_ns);
-    on.front_since_ns = now_;
-    if (!blocking()) start(on, now_);
+void emulator::queued(stream &stream) {
+    if (stream.queue.size() != 1) return;
+    if (&stream == &cpu_) return start_cpu(costs_.hardware().node.cpu_handover_ns);
+    stream.front_since_ns = now_;
+    if (!is_blocking()) start(stream, now_);
 }
 
 // Whether the operation that could begin waits for the link: for any work on it, or while it
 // carries bytes that another expert of the queue lacks.
-bool emulator::held(const operation &work) {
-    if (!flows_.under_way(link_h2d)) return false;
+bool emulator::waits_for_link(const operation &work) {
+    if (!flows_.is_under_way(link_h2d)) return false;
     if (overlap_ == load_overlap::none) return true;
     if (work.kind != event_kind::gpu_expert) return false;
-    return !device_.queue.all_of([&](const operation &one) { return ready(one); });
+    return !device_.queue.all_of([&](const operation &entry) { return ready(entry); });
 }
 
 // Starts the operation at the front, if it can.
-void emulator::start(stream &on, uint64_t now_ns) {
-    const operation &work = on.queue.front();
-    if (!ready(work) || (blocking() && held(work))) return;
-    busy_.stall += now_ns - on.front_since_ns;
-    on.started_ns = now_ns;
-    on.decided_until_ns = now_ns + work.decided_ns;
-    on.launched_until_ns = on.decided_until_ns + launching_ns_[static_cast<size_t>(work.kind)];
-    on.due_ns = on.computed_until_ns = now_ns + work.price_ns;
-    if (work.kind == event_kind::head) on.computed_until_ns -= drawing_ns_;
-    pace_.begin(on, flows_.under_way(link_h2d));
+void emulator::start(stream &stream, uint64_t now_ns) {
+    const operation &work = stream.queue.front();
+    if (!ready(work) || (is_blocking() && waits_for_link(work))) return;
+    busy_.stall += now_ns - stream.front_since_ns;
+    stream.started_ns = now_ns;
+    stream.decided_until_ns = now_ns + work.decided_ns;
+    stream.launched_until_ns =
+        stream.decided_until_ns + launching_ns_[static_cast<size_t>(work.kind)];
+    stream.due_ns = stream.computed_until_ns = now_ns + work.price_ns;
+    if (work.kind == event_kind::head) stream.computed_until_ns -= drawing_ns_;
+    pace_.begin(stream, flows_.is_under_way(link_h2d));
 }
 
 void emulator::start_cpu(uint64_t handover_ns) {
@@ -73,7 +74,7 @@ void emulator::start_cpu(uint64_t handover_ns) {
 }
 
 void emulator::send(const link_piece &piece) {
-    assert(!flows_.under_way(piece.link) && piece.bytes > 0);
+    assert(!flows_.is_under_way(piece.link) && piece.bytes > 0);
     const bool reads = piece.link == link_disk;
     const hardware_profile &hardware = costs_.hardware();
     begin_piece(piece.link);
@@ -89,7 +90,7 @@ void emulator::send(const link_piece &piece) {
 // The same as the base's, without its calls through the table: this is the innermost loop.
 completion emulator::wait() {
     completion done;
-    while (!take(done)) {
+    while (!take_event(done)) {
     }
     return done;
 }
@@ -97,14 +98,14 @@ completion emulator::wait() {
 std::optional<completion> emulator::step() {
     assert(due() == now_ && "whoever moves the clock takes the earliest event");
     completion done;
-    if (take(done)) return done;
+    if (take_event(done)) return done;
     return {};
 }
 
-inline bool emulator::take(completion &done) {
+inline bool emulator::take_event(completion &done) {
     ++events_;
     // By now an expert to load behind another one has been sent.
-    if (blocking() && !device_.running() && !device_.queue.empty()) start(device_, now_);
+    if (is_blocking() && !device_.running() && !device_.queue.empty()) start(device_, now_);
     const uint64_t flow_ns = flows_.due();
     const bool computed = device_.due_ns < flow_ns;
     now_ = computed ? device_.due_ns : flow_ns;
@@ -116,31 +117,31 @@ inline bool emulator::take(completion &done) {
 
 bool emulator::take_flow(completion &done) {
     if (!device_.running()) settle();  // else it is the GPU's until that ends
-    const uint32_t which = flows_.take(now_);
-    if (which == memory_flows::users) return false;
-    if (which == memory_flows::cpu) return finish_cpu(done), true;
-    if (which == link_h2d) pace_.change(device_, now_, /*busy=*/false);
-    const uint64_t started_ns = flows_.started_ns(which);
-    end_piece(which, now_ - started_ns, done);
-    show_piece(which, pages_[which], started_ns, now_);
+    const uint32_t user = flows_.take(now_);
+    if (user == memory_flows::users) return false;
+    if (user == memory_flows::cpu) return finish_cpu(done), true;
+    if (user == link_h2d) pace_.change(device_, now_, /*busy=*/false);
+    const uint64_t started_ns = flows_.started_ns(user);
+    end_piece(user, now_ - started_ns, done);
+    show_piece(user, pages_[user], started_ns, now_);
     return true;
 }
 
-inline void emulator::finish(stream &on, completion &done) {
+inline void emulator::finish(stream &stream, completion &done) {
     const uint64_t now_ns = now_;
-    account_device(on, now_ns);
-    const operation &work = on.queue.front();  // stays until something is queued
-    const uint64_t price_ns = on.computed_until_ns - on.started_ns;
-    on.pop();
-    on.due_ns = MOORAGE_NEVER;
+    account_device(stream, now_ns);
+    const operation &work = stream.queue.front();  // stays until something is queued
+    const uint64_t price_ns = stream.computed_until_ns - stream.started_ns;
+    stream.pop();
+    stream.due_ns = MOORAGE_NEVER;
     busy_.gpu += price_ns;
-    show(work, on.started_ns, now_ns);
+    show(work, stream.started_ns, now_ns);
     done.kind = work.kind;
     done.tag = work.tag;
     done.duration_ns = price_ns;
     done.segments = work.segments;
-    on.front_since_ns = now_ns;
-    if (!on.queue.empty()) start(on, now_ns);
+    stream.front_since_ns = now_ns;
+    if (!stream.queue.empty()) start(stream, now_ns);
 }
 
 void emulator::finish_cpu(completion &done) {

@@ -48,9 +48,9 @@ private:
     uint64_t price_of(event_kind kind, const expert_work &work) const {
         return price_of_work(costs_, kind, work);
     }
-    void queued(stream &on);
+    void queued(stream &stream);
     void opened() {
-        if (!blocking() && !device_.running() && !device_.queue.empty()) start(device_, now_);
+        if (!is_blocking() && !device_.running() && !device_.queue.empty()) start(device_, now_);
     }
     void settle() {
         if (now_ != accounted_ns()) settle_until_now();
@@ -58,20 +58,20 @@ private:
 
     // Takes the next event. Returns whether it completes something, which is then written to
     // `done`.
-    bool take(completion &done);
+    bool take_event(completion &done);
     void settle_until_now();
-    void start(stream &on, uint64_t now_ns);
+    void start(stream &stream, uint64_t now_ns);
     void start_cpu(uint64_t handover_ns);  // 0 if the pool was busy
-    void finish(stream &on, completion &done);
+    void finish(stream &stream, completion &done);
     bool take_flow(completion &done);
     void finish_cpu(completion &done);
 
     const cost_model &costs_;
     const uint64_t sync_ns_;
     // Whether computing waits for loads because it does not go on beside them. Work then begins in
-    // take(). Only with a clock of its own.
-    bool blocking() const { return overlap_ < load_overlap::layer; }
-    bool held(const operation &work);
+    // take_event(). Only with a clock of its own.
+    bool is_blocking() const { return overlap_ < load_overlap::layer; }
+    bool waits_for_link(const operation &work);
     const load_overlap overlap_;
     const double link_rates_[link_count];  // bytes per ns
     // The price of attention is equal for all layers of a pass, so it is kept.

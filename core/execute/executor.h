@@ -55,11 +55,11 @@ struct link_piece {
     };
     std::array<part, 2> parts(uint64_t top_bytes, uint64_t bottom_bytes) const {
         const uint64_t top = segments & first_segment ? top_bytes : 0;
-        const uint64_t all = top + (segments & last_segment ? bottom_bytes : 0);
+        const uint64_t total = top + (segments & last_segment ? bottom_bytes : 0);
         // All transfers are as long as the largest expert. The bytes beyond a smaller expert belong
         // to no part.
-        const uint64_t begin = std::min(offset_bytes, all),
-                       end = std::min(offset_bytes + bytes, all);
+        const uint64_t begin = std::min(offset_bytes, total),
+                       end = std::min(offset_bytes + bytes, total);
         return {{{std::min(begin, top), std::min(end, top)},
                  {std::max(begin, top) - top, std::max(end, top) - top}}};
     }
@@ -84,7 +84,7 @@ struct completion {
     uint8_t segments = 0;  // for an expert: the segments of the work
 };
 
-// Busy times since the run began. stall_ns: the GPU had work queued that waited for a transfer.
+// Busy times since the run began. stall: the GPU had work queued that waited for a transfer.
 struct busy_ns {
     uint64_t gpu = 0, h2d = 0, cpu = 0, stall = 0, disk = 0;
 };
@@ -146,11 +146,11 @@ public:
     // The busy times of one of several devices: gpu, h2d and stall.
     virtual busy_ns busy_of(uint32_t) const { return busy(); }
     virtual uint64_t stall_ns() const { return busy().stall; }  // asked for once a step
-    // From now on the time is charged to `to`, which is borrowed until the next call. No time is
-    // lost between calls.
-    virtual void charge(time_causes &to) { charged_ = &to; }
+    // From now on the time is charged to `causes`, which is borrowed until the next call. No time
+    // is lost between calls.
+    virtual void charge(time_causes &causes) { charged_ = &causes; }
     // From now on, waiting for other machines counts as this cause: the network, or their compute.
-    void wait_for_others(cause as) { others_ = as; }
+    void set_remote_wait_cause(cause wait_cause) { remote_wait_cause_ = wait_cause; }
     virtual bool virtual_time() const = 0;
     // Loads copy nothing: host and device read the same memory.
     virtual bool unified_memory() const = 0;
@@ -163,7 +163,7 @@ protected:
     bool failed_ = false;
     time_causes uncharged_;  // times before the first charge()
     time_causes *charged_ = &uncharged_;
-    cause others_ = cause::network;
+    cause remote_wait_cause_ = cause::network;
 };
 
 }  // namespace moorage::core

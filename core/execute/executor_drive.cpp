@@ -6,23 +6,23 @@
 namespace moorage::core {
 
 status executor_drive::run(const pass &tokens) {
-    const std::vector<uint32_t> layers = of_.config().moe_layers();
-    where_->begin(tokens);
+    const std::vector<uint32_t> layers = model_.config().moe_layers();
+    executor_->begin(tokens);
     for (uint32_t layer = 0; layer < layers.size(); ++layer) {
-        where_->attention(layer, tokens);
+        executor_->attention(layer, tokens);
         layer_ = layer;
-        if (!wait_for(event_kind::gate)) return error{where_->failure()};
+        if (!wait_for(event_kind::gate)) return error{executor_->failure()};
         choose(tokens, layer, layers[layer]);
-        where_->route(chosen_, weights_);
-        if (!run_experts(tokens, layer)) return error{where_->failure()};
+        executor_->route(chosen_, weights_);
+        if (!run_experts(tokens, layer)) return error{executor_->failure()};
     }
-    where_->head(static_cast<uint32_t>(tokens.tokens.size()));
-    if (!wait_for(event_kind::head)) return error{where_->failure()};
+    executor_->head(static_cast<uint32_t>(tokens.tokens.size()));
+    if (!wait_for(event_kind::head)) return error{executor_->failure()};
     return success();
 }
 
 void executor_drive::choose(const pass &tokens, uint32_t layer, uint32_t model_layer) {
-    const uint32_t k = of_.config().top_k, experts = of_.config().experts;
+    const uint32_t k = model_.config().top_k, experts = model_.config().experts;
     chosen_.resize(tokens.tokens.size() * k);
     weights_.resize(chosen_.size());
     const std::span<const float> logits = results_->router_logits();
@@ -31,7 +31,7 @@ void executor_drive::choose(const pass &tokens, uint32_t layer, uint32_t model_l
         const std::span<float> weights(weights_.data() + t * k, k);
         if (!options_.random_routing) {
             rule_.choose(logits.subspan(t * experts, experts),
-                         of_.weights().layers[model_layer].correction_bias, chosen, weights);
+                         model_.weights().layers[model_layer].correction_bias, chosen, weights);
             continue;
         }
         std::fill(weights.begin(), weights.end(), 1.0f / static_cast<float>(k));
@@ -40,11 +40,11 @@ void executor_drive::choose(const pass &tokens, uint32_t layer, uint32_t model_l
             } while (std::find(chosen.begin(), chosen.begin() + i, chosen[i]) !=
                      chosen.begin() + i);
     }
-    if (options_.chose) options_.chose(layer, chosen_);
+    if (options_.on_choice) options_.on_choice(layer, chosen_);
     distinct_ = chosen_;
     std::sort(distinct_.begin(), distinct_.end());
     distinct_.erase(std::unique(distinct_.begin(), distinct_.end()), distinct_.end());
-    for (uint32_t &one : distinct_) one += layer * experts;
+    for (uint32_t &page : distinct_) page += layer * experts;
 }
 
 // Resident experts come first, then loaded ones, in the order of their transfers.
@@ -52,14 +52,14 @@ bool executor_drive::run_experts(const pass &tokens, uint32_t layer) {
     std::vector<uint32_t> missing;
     tag_ = 0;
     for (const uint32_t page : distinct_) {
-        if (held(page)) {
+        if (is_loaded(page)) {
             ++hits;
             queue(page, MOORAGE_NONE, MOORAGE_NONE);
         } else {
             missing.push_back(page);
         }
     }
-    if (options_.predict && layer + 1 < of_.config().moe_layers().size()) predict(tokens, layer);
+    if (options_.predict && layer + 1 < model_.config().moe_layers().size()) predict(tokens, layer);
     std::vector<uint32_t> loads;
     for (const uint32_t page : missing) {
         const bool to_cpu =
@@ -70,14 +70,14 @@ bool executor_drive::run_experts(const pass &tokens, uint32_t layer) {
         }
         ++on_cpu;
         ++open_;
-        where_->expert_on_cpu({page, 0, 1, MOORAGE_NONE, tag_++, MOORAGE_WHOLE});
+        executor_->expert_on_cpu({page, 0, 1, MOORAGE_NONE, tag_++, MOORAGE_WHOLE});
     }
     misses += loads.size();
     // Slots are few: as many loads at a time as there is room beside what computes.
     for (size_t next = 0; next < loads.size();) {
-        const size_t before = next;
+        const size_t begin = next;
         for (; next < loads.size() && make_room(); ++next) load(loads[next]);
-        if (next == before || next < loads.size()) {
+        if (next == begin || next < loads.size()) {
             if (!wait_all()) return false;
         }
     }
@@ -85,10 +85,10 @@ bool executor_drive::run_experts(const pass &tokens, uint32_t layer) {
 }
 
 void executor_drive::predict(const pass &tokens, uint32_t layer) {
-    std::vector<uint32_t> there;
-    for (const uint32_t page : busy_) there.push_back(page % of_.config().experts);
+    std::vector<uint32_t> queued_experts;
+    for (const uint32_t page : busy_) queued_experts.push_back(page % model_.config().experts);
     ++open_;
-    where_->predict(layer, tokens, there);
+    executor_->predict(layer, tokens, queued_experts);
 }
 
 // A free slot for one expert, taken from pages that nothing under way uses.
@@ -113,22 +113,24 @@ void executor_drive::load(uint32_t page) {
     places.take(page, whole(), false);
     order_.push_back(page);
     uint32_t ids[2] = {MOORAGE_NONE, MOORAGE_NONE};
-    const mlp_weights &expert = of_.weights()
-                                    .layers[of_.config().moe_layers()[page / of_.config().experts]]
-                                    .experts[page % of_.config().experts];
+    const mlp_weights &expert =
+        model_.weights()
+            .layers[model_.config().moe_layers()[page / model_.config().experts]]
+            .experts[page % model_.config().experts];
     for (uint32_t segment = 0; segment < (split() ? 2u : 1u); ++segment) {
         const uint32_t first = segment == 0 ? 0 : top_rows_;
-        const uint32_t rows = segment == 0 ? top_rows_ : of_.config().moe_intermediate - top_rows_;
+        const uint32_t rows =
+            segment == 0 ? top_rows_ : model_.config().moe_intermediate - top_rows_;
         ids[segment] = next_id_++ % transfers_max();
-        where_->expect(ids[segment]);
+        executor_->expect(ids[segment]);
         const uint8_t mask = !split() ? MOORAGE_WHOLE : segment == 0 ? first_segment : last_segment;
         const uint64_t bytes = segment_image(expert, first, rows).bytes();
         // In pieces, so that offsets within an image are used too.
-        const uint64_t piece = std::max<uint64_t>(bytes / 3 / 64 * 64, 64);
-        for (uint64_t at = 0; at < bytes; at += piece) {
-            const uint64_t count = std::min(piece, bytes - at);
-            pieces_.push_back({{link_h2d, page, mask, at, count},
-                               at + count == bytes ? ids[segment] : MOORAGE_NONE});
+        const uint64_t piece_bytes = std::max<uint64_t>(bytes / 3 / 64 * 64, 64);
+        for (uint64_t offset_bytes = 0; offset_bytes < bytes; offset_bytes += piece_bytes) {
+            const uint64_t count = std::min(piece_bytes, bytes - offset_bytes);
+            pieces_.push_back({{link_h2d, page, mask, offset_bytes, count},
+                               offset_bytes + count == bytes ? ids[segment] : MOORAGE_NONE});
         }
     }
     queue(page, ids[0], ids[1]);
@@ -139,34 +141,34 @@ void executor_drive::queue(uint32_t page, uint32_t top_id, uint32_t bottom_id) {
     busy_.push_back(page);
     if (!split()) {
         ++open_;
-        where_->expert_on_gpu({page, 0, 1, top_id, tag_++, MOORAGE_WHOLE});
+        executor_->expert_on_gpu({page, 0, 1, top_id, tag_++, MOORAGE_WHOLE});
         return;
     }
     open_ += 2;
-    where_->expert_on_gpu({page, 0, options_.theta, top_id, tag_, first_segment});
-    where_->expert_on_gpu({page, 0, 1 - options_.theta, bottom_id, tag_++, last_segment});
+    executor_->expert_on_gpu({page, 0, options_.theta, top_id, tag_, first_segment});
+    executor_->expert_on_gpu({page, 0, 1 - options_.theta, bottom_id, tag_++, last_segment});
 }
 
 void executor_drive::send_next() {
-    while (!pieces_.empty() && under_way_.size() < where_->pieces_at_once(link_h2d)) {
+    while (!pieces_.empty() && under_way_.size() < executor_->pieces_at_once(link_h2d)) {
         under_way_.push_back(pieces_.front().second);
-        where_->send(pieces_.front().first);
+        executor_->send(pieces_.front().first);
         pieces_.pop_front();
     }
 }
 
-bool executor_drive::handle() {
-    const completion done = where_->wait();
-    if (where_->failed()) return false;
+bool executor_drive::handle_completion() {
+    const completion done = executor_->wait();
+    if (executor_->failed()) return false;
     if (done.kind == event_kind::piece) {
-        if (under_way_.front() != MOORAGE_NONE) where_->arrived(under_way_.front());
+        if (under_way_.front() != MOORAGE_NONE) executor_->arrived(under_way_.front());
         under_way_.pop_front();
         send_next();
     } else if (done.kind == event_kind::gpu_expert || done.kind == event_kind::cpu_expert) {
         --open_;
     } else {
         if (done.kind == event_kind::prediction) --open_;
-        if (options_.seen) options_.seen(done.kind, layer_);
+        if (options_.on_scores) options_.on_scores(done.kind, layer_);
         last_ = done.kind;
         seen_ = true;
     }
@@ -175,7 +177,7 @@ bool executor_drive::handle() {
 
 bool executor_drive::wait_all() {
     while (open_ != 0)
-        if (!handle()) return false;
+        if (!handle_completion()) return false;
     busy_.clear();
     return true;
 }
@@ -183,7 +185,7 @@ bool executor_drive::wait_all() {
 bool executor_drive::wait_for(event_kind kind) {
     seen_ = false;
     while (!seen_ || last_ != kind)
-        if (!handle()) return false;
+        if (!handle_completion()) return false;
     return true;
 }
 

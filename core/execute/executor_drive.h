@@ -29,28 +29,29 @@ struct drive_options {
     uint64_t seed = 0;
     bool predict = false;  // predict the next layer's scores from the experts that are there
     // Called when a gate or a prediction of the layer has completed.
-    std::function<void(event_kind, uint32_t)> seen{};
+    std::function<void(event_kind, uint32_t)> on_scores{};
     // Called with the experts that the tokens of a pass chose in a layer, top_k of each.
-    std::function<void(uint32_t layer, std::span<const uint32_t> chosen)> chose{};
+    std::function<void(uint32_t layer, std::span<const uint32_t> chosen)> on_choice{};
 };
 
 class executor_drive {
 public:
-    executor_drive(const model &of, const drive_options &options)
-        : places(static_cast<uint32_t>(of.config().moe_layers().size()), of.config().experts,
-                 of.config().moe_intermediate, 0, options.slots),
-          of_(of),
+    executor_drive(const model &model, const drive_options &options)
+        : places(static_cast<uint32_t>(model.config().moe_layers().size()), model.config().experts,
+                 model.config().moe_intermediate, 0, options.slots),
+          model_(model),
           options_(options),
-          top_rows_(top_rows(of.config().moe_intermediate, options.theta, of.config().part_unit)),
-          rule_(of.config()),
+          top_rows_(
+              top_rows(model.config().moe_intermediate, options.theta, model.config().part_unit)),
+          rule_(model.config()),
           random_(options.seed) {
         // The arena caches nothing: every expert is in a frame, top and bottom.
-        places.divide(std::vector<uint32_t>(of.config().moe_layers().size(), top_rows_), {});
+        places.divide(std::vector<uint32_t>(model.config().moe_layers().size(), top_rows_), {});
     }
 
-    uint32_t transfers_max() const { return 4 * of_.config().experts; }
-    void use(executor &where, const pass_results &results) {
-        where_ = &where;
+    uint32_t transfers_max() const { return 4 * model_.config().experts; }
+    void use(executor &executor, const pass_results &results) {
+        executor_ = &executor;
         results_ = &results;
     }
 
@@ -62,25 +63,27 @@ public:
 
 private:
     void choose(const pass &tokens, uint32_t layer, uint32_t model_layer);
-    bool split() const { return places.split(0); }
+    bool split() const { return places.is_split(0); }
     uint8_t whole() const { return split() ? MOORAGE_WHOLE : first_segment; }
-    bool held(uint32_t page) const { return places.row_of(page, first_segment) != MOORAGE_NEVER; }
+    bool is_loaded(uint32_t page) const {
+        return places.row_of(page, first_segment) != MOORAGE_NEVER;
+    }
     bool run_experts(const pass &tokens, uint32_t layer);
     void predict(const pass &tokens, uint32_t layer);
     bool make_room();
     void load(uint32_t page);
     void queue(uint32_t page, uint32_t top_id, uint32_t bottom_id);
     void send_next();
-    bool handle();
+    bool handle_completion();
     bool wait_all();
     bool wait_for(event_kind kind);
 
-    const model &of_;
+    const model &model_;
     drive_options options_;
     uint32_t top_rows_;
     routing_rule rule_;
     std::mt19937_64 random_;
-    executor *where_ = nullptr;
+    executor *executor_ = nullptr;
     const pass_results *results_ = nullptr;
     std::vector<uint32_t> chosen_, distinct_;
     std::vector<uint32_t> busy_;  // pages of the work under way

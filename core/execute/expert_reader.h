@@ -17,7 +17,7 @@ namespace moorage::core {
 class expert_reader {
 public:
     // An error if no file has the model's experts in the form in which they are used.
-    static result<std::unique_ptr<expert_reader>> create(const model &of);
+    static result<std::unique_ptr<expert_reader>> create(const model &model);
 
     // Reads bytes [begin, end) of the image into the image at `target`. Returns an error message,
     // or "".

@@ -31,10 +31,10 @@ public:
 
     bool predicts() const override { return true; }
     void expert_on_gpu(const expert_work &work) override {
-        queue_work<event_kind::gpu_expert>(at(work.device), work);
+        queue_work<event_kind::gpu_expert>(stream_of(work.device), work);
     }
     void move_top(const expert_work &work, uint64_t to_row) override {
-        queue_work<event_kind::moved>(at(work.device), work, to_row);
+        queue_work<event_kind::moved>(stream_of(work.device), work, to_row);
     }
     void hidden_states(uint32_t device, uint32_t tokens, bool back) override;
     void send(const link_piece &piece) override;
@@ -42,20 +42,24 @@ public:
     void catch_up() override { settle(); }
     std::optional<completion> step() override;
     bool unified_memory() const override { return false; }
-    busy_ns busy_of(uint32_t device) const override { return each_busy_[device]; }
+    busy_ns busy_of(uint32_t device) const override { return device_busy_[device]; }
 
 private:
     template <class, class>
     friend class stream_executor;
     using flows = basic_memory_flows<links_max + devices_max>;
-    static constexpr uint32_t states_of(uint32_t device) { return links_max + device; }
+    static constexpr uint32_t states_flow(uint32_t device) { return links_max + device; }
 
-    stream &at(uint32_t device) { return device == 0 ? device_ : more_[device - 1]; }
-    const stream &at(uint32_t device) const { return device == 0 ? device_ : more_[device - 1]; }
-    uint32_t count() const { return static_cast<uint32_t>(each_busy_.size()); }
+    stream &stream_of(uint32_t device) {
+        return device == 0 ? device_ : further_streams_[device - 1];
+    }
+    const stream &stream_of(uint32_t device) const {
+        return device == 0 ? device_ : further_streams_[device - 1];
+    }
+    uint32_t device_count() const { return static_cast<uint32_t>(device_busy_.size()); }
     // Whether its front computes or is being copied.
-    bool occupied(uint32_t device) const {
-        return at(device).running() || flows_.under_way(states_of(device));
+    bool is_occupied(uint32_t device) const {
+        return stream_of(device).running() || flows_.is_under_way(states_flow(device));
     }
 
     uint64_t price_of_attention(const pass &tokens) const {
@@ -68,9 +72,9 @@ private:
         return costs_.first.head_ns(tokens) + drawing_ns_;
     }
     uint64_t price_of(event_kind kind, const expert_work &work) const {
-        return price_of_work(costs_.of(work.device), kind, work);
+        return price_of_work(costs_.of_device(work.device), kind, work);
     }
-    void queued(stream &on);
+    void queued(stream &stream);
     void opened();
     void settle() {
         if (now_ != accounted_ns()) settle_until_now();
@@ -86,12 +90,12 @@ private:
 
     const device_costs costs_;
     flows flows_;
-    std::vector<stream> more_;        // the queues of the devices beyond the first
-    std::vector<work_pace> paces_;    // [devices]
-    std::vector<busy_ns> each_busy_;  // [devices]
-    uint32_t pages_[links_max] = {};  // pages of the pieces under way
-    uint64_t drawing_ns_ = 0;         // part of the head's price: drawing by the host
-    uint32_t loading_ = 0;            // links towards devices with a piece under way
+    std::vector<stream> further_streams_;  // the queues of the devices beyond the first
+    std::vector<work_pace> paces_;         // [devices]
+    std::vector<busy_ns> device_busy_;     // [devices]
+    uint32_t pages_[links_max] = {};       // pages of the pieces under way
+    uint64_t drawing_ns_ = 0;              // part of the head's price: drawing by the host
+    uint32_t loading_links_ = 0;           // links towards devices with a piece under way
 };
 
 }  // namespace moorage::core

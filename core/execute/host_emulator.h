@@ -34,15 +34,15 @@ public:
 
     const uint64_t *clock() const override { return &now_; }
     void begin(const pass &) override {
-        if (const uint32_t positions = std::exchange(to_draw_, 0))
-            in_software(costs_.draw_ns(positions));
+        if (const uint32_t positions = std::exchange(positions_to_draw_, 0))
+            pass_software_time(costs_.draw_ns(positions));
     }
     void head(uint32_t tokens) override {
-        to_draw_ = tokens;
+        positions_to_draw_ = tokens;
         turns_executor::head(tokens);
     }
     void attention(uint32_t layer, const pass &tokens) override {
-        in_software(costs_.hardware().device.step_ns);
+        pass_software_time(costs_.hardware().device.step_ns);
         turns_executor::attention(layer, tokens);
     }
     void send(const link_piece &piece) override;
@@ -57,8 +57,8 @@ private:
         bool busy = false, copied = false;  // copied: finished, but not handed out yet
         uint32_t page = MOORAGE_NONE;
         uint64_t started_ns = 0, ended_ns = 0;
-        double wakes_ns = 0, left_ns = 0;  // wakes_ns: until copying begins; left_ns: of copying
-                                           // alone
+        double wake_left_ns = 0, copy_left_ns = 0;  // wake: until copying begins; copy: of
+                                                    // copying alone
     };
 
     uint64_t price_of_attention(const pass &tokens) const {
@@ -74,19 +74,19 @@ private:
                    : costs_.gpu_expert_ns(work.tokens, work.share, work.version);
     }
     uint64_t time_ns() const { return now_; }
-    void pass_decisions(uint64_t ns) { in_software(ns); }
+    void pass_decisions(uint64_t ns) { pass_software_time(ns); }
     void compute(std::span<const operation> experts);
-    void compute(const operation &one) { pass_time(static_cast<double>(one.price_ns)); }
-    bool take_piece(completion &out);
+    void compute(const operation &work) { pass_time(static_cast<double>(work.price_ns)); }
+    bool take_piece(completion &done);
     void wait_for_piece();
     void pass_time(double work_ns);
-    link_state *copying();
-    void in_software(uint64_t ns);
+    link_state *copying_link();
+    void pass_software_time(uint64_t ns);
     void end_copy(link_state &link);
 
     const cost_model &costs_;
     bool in_place_;
-    uint32_t to_draw_ = 0;  // positions of the last pass with logits, still to draw
+    uint32_t positions_to_draw_ = 0;  // positions of the last pass with logits, still to draw
     uint64_t now_ = 0;
     link_state links_[link_count];
 };

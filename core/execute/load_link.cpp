@@ -10,20 +10,22 @@ namespace moorage::core {
 // About as long as it takes to wake a thread. Smaller parts would not arrive sooner.
 constexpr uint64_t part_bytes = 64 << 10;
 
-load_link::load_link(const model &of, const model *small, std::unique_ptr<expert_reader> reader)
-    : experts_{experts_of(of), small ? experts_of(*small) : std::vector<const mlp_weights *>()},
+load_link::load_link(const model &main_model, const model *small_model,
+                     std::unique_ptr<expert_reader> reader)
+    : experts_{experts_of(main_model),
+               small_model ? experts_of(*small_model) : std::vector<const mlp_weights *>()},
       reader_(std::move(reader)),
-      thread_([this](uint32_t part) { bring(part); }) {}
+      thread_([this](uint32_t part) { load_part(part); }) {}
 
-result<std::unique_ptr<load_link>> load_link::create(const model &of, bool from_disk,
-                                                     const model *small) {
+result<std::unique_ptr<load_link>> load_link::create(const model &main_model, bool from_disk,
+                                                     const model *small_model) {
     std::unique_ptr<expert_reader> reader;
     if (from_disk) {
-        auto made = expert_reader::create(of);
-        if (!made) return made.failure();
-        reader = std::move(*made);
+        auto new_reader = expert_reader::create(main_model);
+        if (!new_reader) return new_reader.failure();
+        reader = std::move(*new_reader);
     }
-    return std::unique_ptr<load_link>(new load_link(of, small, std::move(reader)));
+    return std::unique_ptr<load_link>(new load_link(main_model, small_model, std::move(reader)));
 }
 
 void load_link::send(const link_piece &piece, uint32_t top_rows,
@@ -39,7 +41,7 @@ void load_link::send(const link_piece &piece, uint32_t top_rows,
 
 void load_link::help(thread_pool &pool) {
     if (!reader_)
-        pool.each(pool.threads(), [this](uint32_t) {
+        pool.parallel_for(pool.threads(), [this](uint32_t) {
             while (thread_.help()) {
             }
         });
@@ -47,14 +49,15 @@ void load_link::help(thread_pool &pool) {
 }
 
 // Part of the piece, in as many of one size.
-void load_link::bring(uint32_t part) {
+void load_link::load_part(uint32_t part) {
     const mlp_weights &expert = *experts_[piece_.version][piece_.page];
     const segment_image segments[] = {{expert, 0, top_rows_},
                                       {expert, top_rows_, expert.gate.rows - top_rows_}};
-    link_piece own = piece_;
-    own.offset_bytes += piece_.bytes * part / parts_;
-    own.bytes = piece_.offset_bytes + piece_.bytes * (part + 1) / parts_ - own.offset_bytes;
-    const auto ranges = own.parts(segments[0].bytes(), segments[1].bytes());
+    link_piece part_piece = piece_;
+    part_piece.offset_bytes += piece_.bytes * part / parts_;
+    part_piece.bytes =
+        piece_.offset_bytes + piece_.bytes * (part + 1) / parts_ - part_piece.offset_bytes;
+    const auto ranges = part_piece.parts(segments[0].bytes(), segments[1].bytes());
     for (size_t i = 0; i < ranges.size() && failure_.empty(); ++i) {
         const auto [begin, end] = ranges[i];
         if (begin == end) continue;

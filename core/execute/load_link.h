@@ -21,10 +21,10 @@ namespace moorage::core {
 
 class load_link {
 public:
-    // Borrowed. `small`: the experts' second version, or null. An error if experts have to come
-    // from disk but no file has them in the form in which they are used.
-    static result<std::unique_ptr<load_link>> create(const model &of, bool from_disk,
-                                                     const model *small = nullptr);
+    // Borrowed. `small_model`: the experts' second version, or null. An error if experts have to
+    // come from disk but no file has them in the form in which they are used.
+    static result<std::unique_ptr<load_link>> create(const model &main_model, bool from_disk,
+                                                     const model *small_model = nullptr);
 
     // Begins to bring the piece, of an expert whose top segment has `top_rows` rows, into the
     // images of its top and bottom segment. The images are fixed now. A piece under way goes on
@@ -33,7 +33,7 @@ public:
     void send(const link_piece &piece, uint32_t top_rows, std::array<std::byte *, 2> images);
     bool busy() const { return thread_.busy(); }
     // Whether the piece under way has ended. Then busy() ends, too, and failure() says how it went.
-    bool ended() { return thread_.ended(); }
+    bool try_finish() { return thread_.try_finish(); }
     // Helps until the piece has ended: the calling thread and `pool` copy the parts that the link's
     // thread has not begun. Only for pieces in memory. Requires: a piece is under way, the pool is
     // not.
@@ -42,11 +42,12 @@ public:
     const std::string &failure() const { return failure_; }  // empty: none
 
 private:
-    load_link(const model &of, const model *small, std::unique_ptr<expert_reader> reader);
-    void bring(uint32_t part);
+    load_link(const model &main_model, const model *small_model,
+              std::unique_ptr<expert_reader> reader);
+    void load_part(uint32_t part);
 
     const std::vector<const mlp_weights *> experts_[2];  // [version]
-    const std::unique_ptr<expert_reader> reader_;  // null: from memory
+    const std::unique_ptr<expert_reader> reader_;        // null: from memory
     link_piece piece_;
     uint32_t top_rows_ = 0, parts_ = 1;
     std::array<std::byte *, 2> images_{};

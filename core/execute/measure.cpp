@@ -28,11 +28,12 @@ struct cache_figures {
 // The largest working set whose rate is nearer to the fastest one than to the slowest (on a
 // logarithmic scale), and the middle rate of all up to it.
 cache_figures cache_of(const measured_machine &machine) {
-    std::vector<timed> sets = machine.working_sets;
-    std::erase_if(sets, [](const timed &one) { return one.amount < working_set_min_bytes; });
+    std::vector<timed_sample> sets = machine.working_sets;
+    std::erase_if(sets,
+                  [](const timed_sample &sample) { return sample.amount < working_set_min_bytes; });
     if (sets.size() < 2) return {};
-    const auto rate = [](const timed &one) { return one.amount / one.seconds; };
-    std::ranges::sort(sets, {}, &timed::amount);
+    const auto rate = [](const timed_sample &sample) { return sample.amount / sample.seconds; };
+    std::ranges::sort(sets, {}, &timed_sample::amount);
     const double slow = rate(sets.back()), fast = rate(*std::ranges::max_element(sets, {}, rate));
     if (fast < cache_gain_min * slow) return {};
     const double between = std::sqrt(fast * slow);
@@ -48,8 +49,8 @@ double compute_rate(const measured_machine &machine) {
     if (machine.prefill_layers.size() >= 2)
         if (const line_fit line = fit_line(machine.prefill_layers); line.slope > 0)
             return 1 / line.slope;
-    std::vector<timed> many = machine.expert_tokens;
-    std::erase_if(many, [](const timed &one) { return one.amount < tokens_many; });
+    std::vector<timed_sample> many = machine.expert_tokens;
+    std::erase_if(many, [](const timed_sample &sample) { return sample.amount < tokens_many; });
     if (many.size() < 2) return machine.operations_per_s;
     const line_fit line = fit_line(many);
     return line.slope > 0 ? machine.expert_operations / line.slope : machine.operations_per_s;
@@ -57,8 +58,8 @@ double compute_rate(const measured_machine &machine) {
 
 // An expert for several tokens takes a constant longer than their operations do: in tokens.
 double tile_of(const measured_machine &machine) {
-    std::vector<timed> several = machine.expert_tokens;
-    std::erase_if(several, [](const timed &one) { return one.amount < 2; });
+    std::vector<timed_sample> several = machine.expert_tokens;
+    std::erase_if(several, [](const timed_sample &sample) { return sample.amount < 2; });
     if (several.size() < 2) return 0;
     const line_fit line = fit_line(several);
     if (line.slope <= 0) return 0;
@@ -74,8 +75,8 @@ double layer_constant(const measured_machine &machine) {
     if (machine.token_layers.size() < 2) return machine.layer_seconds + once;
     const double experts = machine.token_experts * machine.expert_seconds +
                            (machine.is_host ? machine.experts_seconds : machine.sync_seconds);
-    const double of_pass = machine.pass_seconds / machine.token_layer_count;
-    return std::max(fit_line(machine.token_layers).constant - experts - of_pass, 0.0);
+    const double pass_layer_seconds = machine.pass_seconds / machine.token_layer_count;
+    return std::max(fit_line(machine.token_layers).constant - experts - pass_layer_seconds, 0.0);
 }
 
 static void set_cache(device_profile &device, const measured_machine &machine) {
@@ -146,14 +147,15 @@ device_profile device_of(const measured_machine &machine) {
 }
 
 link_profile link_of(const measured_machine &machine) {
-    const line_fit in = fit_line(machine.to_device);
-    const line_fit out = machine.to_host.size() < 2 ? in : fit_line(machine.to_host);
+    const line_fit to_device_fit = fit_line(machine.to_device);
+    const line_fit to_host_fit =
+        machine.to_host.size() < 2 ? to_device_fit : fit_line(machine.to_host);
     link_profile link;
     link.name = machine.is_host ? "copies in main memory of " + machine.processor
                                 : "link of " + machine.processor;
-    link.h2d_bytes_per_s = 1 / in.slope;
-    link.d2h_bytes_per_s = 1 / out.slope;
-    link.issue_ns = to_ns(in.constant);
+    link.h2d_bytes_per_s = 1 / to_device_fit.slope;
+    link.d2h_bytes_per_s = 1 / to_host_fit.slope;
+    link.issue_ns = to_ns(to_device_fit.constant);
     return link;
 }
 
@@ -182,123 +184,125 @@ node_profile node_of(const measured_machine &machine, const device_profile &devi
 
 // Where a GPU's figures come from something else than a CPU's.
 template <class How>
-void sources_of_gpu(profile_sources &all, How &&how) {
-    auto &device = all.of["device"];
-    device["reserved_bytes"] = how("what was in use when it was measured, and the reserve");
-    device["memory_bytes_per_s"] = how("copies within it or large products, the faster of the two");
-    device["flops_per_s"] = how("large products of bf16 by the library");
-    device["flops_efficiency"] = how("an expert for more and more tokens, against that");
-    device["launch_ns"] = how("recorded launches of an empty kernel, slope of the fitted line");
-    device["sync_ns"] =
-        how("recorded launches and a small copy until the host sees its end, "
-            "constant of the fitted line");
-    device["layer_ns"] =
-        how("a layer of small models run whole, at zero bytes, less launches, "
-            "each expert and sync_ns");
+void sources_of_gpu(profile_sources &sources, How &&source) {
+    auto &device = sources.by_part["device"];
+    device["reserved_bytes"] = source("what was in use when it was measured, and the reserve");
+    device["memory_bytes_per_s"] =
+        source("copies within it or large products, the faster of the two");
+    device["flops_per_s"] = source("large products of bf16 by the library");
+    device["flops_efficiency"] = source("an expert for more and more tokens, against that");
+    device["launch_ns"] = source("recorded launches of an empty kernel, slope of the fitted line");
+    device["sync_ns"] = source(
+        "recorded launches and a small copy until the host sees its end, "
+        "constant of the fitted line");
+    device["layer_ns"] = source(
+        "a layer of small models run whole, at zero bytes, less launches, "
+        "each expert and sync_ns");
     device["expert_kernels"] = "[D] shared by the experts of a layer, so part of its constant";
-    device["pass_ns"] = how("the head of small models at zero bytes");
-    device["cache_bytes_per_s"] = how("sets of weights up to that size, the middle one");
-    auto &link = all.of["link"];
+    device["pass_ns"] = source("the head of small models at zero bytes");
+    device["cache_bytes_per_s"] = source("sets of weights up to that size, the middle one");
+    auto &link = sources.by_part["link"];
     for (const char *rate : {"h2d_bytes_per_s", "d2h_bytes_per_s"})
-        link[rate] = how("pinned pieces of 4 KiB to 64 MiB, slope of the fitted line");
-    link["issue_ns"] = how("such pieces until the host sees their end, constant of the line");
-    auto &node = all.of["node"];
+        link[rate] = source("pinned pieces of 4 KiB to 64 MiB, slope of the fitted line");
+    link["issue_ns"] = source("such pieces until the host sees their end, constant of the line");
+    auto &node = sources.by_part["node"];
     node["memory_bytes_per_s"] =
-        how("experts computed by the CPU and copied at the same time, both summed");
+        source("experts computed by the CPU and copied at the same time, both summed");
     node["cpu_bytes_per_s"] =
-        how("four experts of one token by the CPU behind the GPU's attention, by bytes: slope");
-    node["cpu_flops_per_s"] = how("an expert for more and more tokens by the CPU");
-    node["cpu_issue_ns"] = how("of each of these at zero bytes, hand-over both ways included");
+        source("four experts of one token by the CPU behind the GPU's attention, by bytes: slope");
+    node["cpu_flops_per_s"] = source("an expert for more and more tokens by the CPU");
+    node["cpu_issue_ns"] = source("of each of these at zero bytes, hand-over both ways included");
 }
 
 // Figures that only a CPU's executor has.
 template <class How>
-void sources_of_host(profile_sources &all, How &&how) {
-    auto &device = all.of["device"];
-    device["compute_share"] = how("an expert computed while another is copied");
-    device["copy_share"] = how("an expert copied while another is computed");
-    device["load_ns"] =
-        how("a small model run whole with room for a third of its experts: its time that is "
-            "neither computing nor waiting, less step_ns, over its loads");
-    device["step_ns"] =
-        how("small models run whole: time that is neither computing nor waiting, over layer steps");
-    device["wake_ns"] = how("a thread that sleeps until it begins, while all cores compute");
+void sources_of_host(profile_sources &sources, How &&source) {
+    auto &device = sources.by_part["device"];
+    device["compute_share"] = source("an expert computed while another is copied");
+    device["copy_share"] = source("an expert copied while another is computed");
+    device["load_ns"] = source(
+        "a small model run whole with room for a third of its experts: its time that is "
+        "neither computing nor waiting, less step_ns, over its loads");
+    device["step_ns"] = source(
+        "small models run whole: time that is neither computing nor waiting, over layer steps");
+    device["wake_ns"] = source("a thread that sleeps until it begins, while all cores compute");
     device["few_tokens"] = "[D] the executor's loops for few tokens";
     device["few_flops_per_s"] =
-        how("small models run whole, passes of four tokens against those of one");
+        source("small models run whole, passes of four tokens against those of one");
     device["few_token_ns"] = device["few_flops_per_s"];
 }
 
 profile_sources sources_of(const measured_machine &machine) {
-    const std::string who =
+    const std::string measured_by =
         format("[M] measured by moorage profile measure on {}{}, {}", machine.processor,
                machine.threads ? format(" ({} threads)", machine.threads) : "", machine.date);
-    const auto how = [&](const char *text) { return who + ": " + text; };
-    profile_sources all;
-    all.otherwise = who;
-    auto &device = all.of["device"];
-    device["memory_bytes"] = how("what there is in all");
-    device["reserved_bytes"] = how("what was in use when it was measured");
-    device["memory_bytes_per_s"] = how("read in order, the best of many passes");
-    device["memory_efficiency"] = how("experts of one token read from memory, against that");
-    device["flops_per_s"] = how("float32 multiply-adds in registers, the best of many");
-    device["flops_efficiency"] = how("small models run whole, many tokens in a pass, against that");
-    device["launch_ns"] = how("an empty parallel loop or kernel");
-    device["sync_ns"] = how("the router's scores until the host has them");
+    const auto note = [&](const char *text) { return measured_by + ": " + text; };
+    profile_sources sources;
+    sources.default_source = measured_by;
+    auto &device = sources.by_part["device"];
+    device["memory_bytes"] = note("what there is in all");
+    device["reserved_bytes"] = note("what was in use when it was measured");
+    device["memory_bytes_per_s"] = note("read in order, the best of many passes");
+    device["memory_efficiency"] = note("experts of one token read from memory, against that");
+    device["flops_per_s"] = note("float32 multiply-adds in registers, the best of many");
+    device["flops_efficiency"] =
+        note("small models run whole, many tokens in a pass, against that");
+    device["launch_ns"] = note("an empty parallel loop or kernel");
+    device["sync_ns"] = note("the router's scores until the host has them");
     device["layer_ns"] =
-        how("a layer of small models run whole, at zero bytes, less launches and experts");
+        note("a layer of small models run whole, at zero bytes, less launches and experts");
     device["attention_kernels"] = "[D] the share of a layer's constant that launches make up";
     device["expert_kernels"] = "[D] the constant of a loop over experts in launches";
     device["unified_memory"] = "[D] loads are copies";
     device["is_host"] = "[D] which executor was measured";
-    device["logits_per_s"] = how("tokens drawn from 1,024 to 65,536 logits, slope of the line");
-    device["greedy_logits_per_s"] = how("the most probable of as many logits, slope of the line");
-    device["tile_tokens"] = how("an expert for 2 to 256 tokens, constant over slope of the line");
+    device["logits_per_s"] = note("tokens drawn from 1,024 to 65,536 logits, slope of the line");
+    device["greedy_logits_per_s"] = note("the most probable of as many logits, slope of the line");
+    device["tile_tokens"] = note("an expert for 2 to 256 tokens, constant over slope of the line");
     device["vector_flops_per_s"] = device["flops_per_s"];
     device["kernel_ns"] = device["launch_ns"];
     device["busy_link_slowdown"] =
         "[G] as on an H100 and an H200 over PCIe 5: not measured by this command";
-    device["expert_ns"] = how("small experts in one loop, at zero bytes");
-    device["token_ns"] = how("small models run whole, many tokens in a pass, at zero operations");
-    device["pass_ns"] = how("passes of small models at zero bytes, their layers taken off");
-    device["context_bytes_per_s"] = how("attention of one token by the length of its past");
-    device["cache_bytes"] = how("the largest set of weights that is read faster than memory");
-    device["cache_bytes_per_s"] = how("small models run whole, the time of a layer by its bytes");
-    auto &link = all.of["link"];
-    link["h2d_bytes_per_s"] = how("pieces of 4 KiB to 64 MiB, slope of the fitted line");
+    device["expert_ns"] = note("small experts in one loop, at zero bytes");
+    device["token_ns"] = note("small models run whole, many tokens in a pass, at zero operations");
+    device["pass_ns"] = note("passes of small models at zero bytes, their layers taken off");
+    device["context_bytes_per_s"] = note("attention of one token by the length of its past");
+    device["cache_bytes"] = note("the largest set of weights that is read faster than memory");
+    device["cache_bytes_per_s"] = note("small models run whole, the time of a layer by its bytes");
+    auto &link = sources.by_part["link"];
+    link["h2d_bytes_per_s"] = note("pieces of 4 KiB to 64 MiB, slope of the fitted line");
     link["d2h_bytes_per_s"] = link["h2d_bytes_per_s"];
-    link["issue_ns"] = how("pieces of 4 KiB to 64 MiB, constant of the fitted line");
-    auto &node = all.of["node"];
-    node["memory_bytes"] = how("what there is in all");
-    node["memory_bytes_per_s"] = how("experts computed and copied at the same time, both summed");
-    node["cpu_bytes_per_s"] = how("experts of one token read from memory");
-    node["cpu_flops_per_s"] = how("an expert for more and more tokens");
-    node["cpu_issue_ns"] = how("one small expert at zero bytes");
-    node["memory_theory_bytes_per_s"] =
-        how("read in order by all cores, the best of many passes: what the channels give at least");
+    link["issue_ns"] = note("pieces of 4 KiB to 64 MiB, constant of the fitted line");
+    auto &node = sources.by_part["node"];
+    node["memory_bytes"] = note("what there is in all");
+    node["memory_bytes_per_s"] = note("experts computed and copied at the same time, both summed");
+    node["cpu_bytes_per_s"] = note("experts of one token read from memory");
+    node["cpu_flops_per_s"] = note("an expert for more and more tokens");
+    node["cpu_issue_ns"] = note("one small expert at zero bytes");
+    node["memory_theory_bytes_per_s"] = note(
+        "read in order by all cores, the best of many passes: what the channels give at least");
     node["launch_ns"] = device["launch_ns"];
-    auto &engine = all.of["engine"];
+    auto &engine = sources.by_part["engine"];
     engine["costs"] = "[M] the figures of this file's other tables are this engine's";
     engine["overlap"] = "[D] copies have a thread or a stream of their own";
-    sources_of_host(all, how);
-    if (!machine.is_host) sources_of_gpu(all, how);
-    return all;
+    sources_of_host(sources, note);
+    if (!machine.is_host) sources_of_gpu(sources, note);
+    return sources;
 }
 
 std::string rate_text(double bytes, double seconds) {
     return format("{:>8.2f} GB/s", bytes / seconds / 1e9);
 }
 
-void add_timed(std::vector<std::string> &lines, const char *title, const char *unit,
-               std::span<const timed> samples, bool bytes) {
+void add_samples(std::vector<std::string> &lines, const char *title, const char *unit,
+                 std::span<const timed_sample> samples, bool bytes) {
     if (samples.empty()) return;
     lines.push_back("");
     lines.push_back(title);
-    for (const timed &one : samples) {
-        std::string line = bytes ? format("{:>12}", human_bytes(one.amount))
-                                 : format("{:>6.0f} {}", one.amount, unit);
-        line += format("{:>12.2f} us", one.seconds * 1e6);
-        if (bytes) line += rate_text(one.amount, one.seconds);
+    for (const timed_sample &sample : samples) {
+        std::string line = bytes ? format("{:>12}", human_bytes(sample.amount))
+                                 : format("{:>6.0f} {}", sample.amount, unit);
+        line += format("{:>12.2f} us", sample.seconds * 1e6);
+        if (bytes) line += rate_text(sample.amount, sample.seconds);
         lines.push_back(line);
     }
 }
@@ -307,7 +311,7 @@ void add_timed(std::vector<std::string> &lines, const char *title, const char *u
 
 namespace {
 
-double ranked(std::vector<double> &values, size_t rank) {
+double value_at_rank(std::vector<double> &values, size_t rank) {
     assert(rank < values.size());
     const auto place = values.begin() + static_cast<ptrdiff_t>(rank);
     std::nth_element(values.begin(), place, values.end());
@@ -316,23 +320,25 @@ double ranked(std::vector<double> &values, size_t rank) {
 
 }  // namespace
 
-double median(std::vector<double> &values) { return ranked(values, (values.size() - 1) / 2); }
+double median(std::vector<double> &values) {
+    return value_at_rank(values, (values.size() - 1) / 2);
+}
 
 double lower_quartile(std::vector<double> &values) {
-    return ranked(values, (values.size() - 1) / 4);
+    return value_at_rank(values, (values.size() - 1) / 4);
 }
 
 // Weighted least squares with weights 1 / seconds^2: the longest samples would drown the others.
-line_fit fit_line(std::span<const timed> samples) {
+line_fit fit_line(std::span<const timed_sample> samples) {
     double w = 0, wx = 0, wy = 0, wxx = 0, wxy = 0;
-    for (const timed &one : samples) {
-        assert(one.seconds > 0);
-        const double weight = 1 / (one.seconds * one.seconds);
+    for (const timed_sample &sample : samples) {
+        assert(sample.seconds > 0);
+        const double weight = 1 / (sample.seconds * sample.seconds);
         w += weight;
-        wx += weight * one.amount;
-        wy += weight * one.seconds;
-        wxx += weight * one.amount * one.amount;
-        wxy += weight * one.amount * one.seconds;
+        wx += weight * sample.amount;
+        wy += weight * sample.seconds;
+        wxx += weight * sample.amount * sample.amount;
+        wxy += weight * sample.amount * sample.seconds;
     }
     const double spread = w * wxx - wx * wx;
     assert(spread > 0 && "samples of different amounts are needed");
@@ -343,13 +349,13 @@ line_fit fit_line(std::span<const timed> samples) {
 }
 
 measured_profile profile_of(const measured_machine &machine) {
-    measured_profile made;
-    made.profile.device = device_of(machine);
-    made.profile.link = link_of(machine);
-    made.profile.node = node_of(machine, made.profile.device, made.profile.link);
-    made.sources = sources_of(machine);
-    made.notes = tables_of(machine);
-    return made;
+    measured_profile measured;
+    measured.profile.device = device_of(machine);
+    measured.profile.link = link_of(machine);
+    measured.profile.node = node_of(machine, measured.profile.device, measured.profile.link);
+    measured.sources = sources_of(machine);
+    measured.notes = tables_of(machine);
+    return measured;
 }
 
 std::vector<std::string> tables_of(const measured_machine &machine) {
@@ -383,32 +389,33 @@ std::vector<std::string> tables_of(const measured_machine &machine) {
                    machine.cpu_expert_bytes_per_s / 1e9, machine.cpu_operations_per_s / 1e9,
                    machine.host_read_bytes_per_s / 1e9));
     }
-    add_timed(lines, "copies to a slot, by bytes", "", machine.to_device, true);
-    add_timed(lines, "copies back, by bytes", "", machine.to_host, true);
+    add_samples(lines, "copies to a slot, by bytes", "", machine.to_device, true);
+    add_samples(lines, "copies back, by bytes", "", machine.to_host, true);
     if (!machine.products.empty()) {
         lines.push_back("");
         lines.push_back("products of a matrix, by type and shape");
     }
-    for (const product_speed &one : machine.products)
-        lines.push_back(format("{:>6} {:>6} x {:<6} {:>4} tokens{:>12.2f} us{}{:>8.1f} GFLOP/s",
-                               name_of(one.type), one.rows, one.columns, one.tokens,
-                               one.seconds * 1e6, rate_text(one.bytes, one.seconds),
-                               2e-9 * one.rows * one.columns * one.tokens / one.seconds));
-    add_timed(lines, "weights read again and again, by their bytes", "", machine.working_sets,
-              true);
-    add_timed(lines, "a layer of small models run whole, by the bytes it reads", "",
-              machine.token_layers, true);
-    add_timed(lines, "a token of many in a layer of such models, by operations", "operations",
-              machine.prefill_layers, false);
-    add_timed(lines, "a token of few beside the first, likewise", "operations", machine.few_layers,
-              false);
-    add_timed(lines, "an expert, by tokens", "tokens", machine.expert_tokens, false);
-    add_timed(lines, "an expert on the CPU, of four for one token behind attention, by bytes", "",
-              machine.cpu_experts, true);
-    add_timed(lines, "a token drawn, by its logits", "logits", machine.draws, false);
-    add_timed(lines, "the most probable token, by its logits", "logits", machine.picks, false);
-    add_timed(lines, "attention of one token, by positions looked back on", "positions",
-              machine.contexts, false);
+    for (const product_speed &product : machine.products)
+        lines.push_back(
+            format("{:>6} {:>6} x {:<6} {:>4} tokens{:>12.2f} us{}{:>8.1f} GFLOP/s",
+                   name_of(product.type), product.rows, product.columns, product.tokens,
+                   product.seconds * 1e6, rate_text(product.bytes, product.seconds),
+                   2e-9 * product.rows * product.columns * product.tokens / product.seconds));
+    add_samples(lines, "weights read again and again, by their bytes", "", machine.working_sets,
+                true);
+    add_samples(lines, "a layer of small models run whole, by the bytes it reads", "",
+                machine.token_layers, true);
+    add_samples(lines, "a token of many in a layer of such models, by operations", "operations",
+                machine.prefill_layers, false);
+    add_samples(lines, "a token of few beside the first, likewise", "operations",
+                machine.few_layers, false);
+    add_samples(lines, "an expert, by tokens", "tokens", machine.expert_tokens, false);
+    add_samples(lines, "an expert on the CPU, of four for one token behind attention, by bytes", "",
+                machine.cpu_experts, true);
+    add_samples(lines, "a token drawn, by its logits", "logits", machine.draws, false);
+    add_samples(lines, "the most probable token, by its logits", "logits", machine.picks, false);
+    add_samples(lines, "attention of one token, by positions looked back on", "positions",
+                machine.contexts, false);
     return lines;
 }
 

@@ -1,8 +1,8 @@
 // measure.h - the measurements of a machine, and how they become a hardware profile.
 //
 //   const auto machine = measure_cpu({.seconds = 20});      // core/execute/cpu/measure.h
-//   const measured_profile made = profile_of(*machine);
-//   write(to_toml(made.profile, made.sources, made.notes)); // core/config/profile_writer.h
+//   const measured_profile measured = profile_of(*machine);
+//   write(to_toml(measured.profile, measured.sources, measured.notes));  // profile_writer.h
 //
 // All measuring code fills the same struct, so profile and table are made in one place. All times
 // are seconds. Repeats give the lower quartile, because other programs only slow them.
@@ -20,7 +20,7 @@
 namespace moorage::core {
 
 // A duration by size: bytes, tokens, positions.
-struct timed {
+struct timed_sample {
     double amount = 0, seconds = 0;
 };
 
@@ -30,7 +30,7 @@ struct line_fit {
     double constant = 0, slope = 0;
 };
 // Requires: two samples of different amounts, all seconds above zero.
-line_fit fit_line(std::span<const timed> samples);
+line_fit fit_line(std::span<const timed_sample> samples);
 // The middle value; for an even number, the lower of the two. Reorders. Requires: not empty.
 double median(std::vector<double> &values);
 // The largest of the lowest quarter. Reorders. Requires: not empty.
@@ -51,7 +51,7 @@ struct measure_options {
     // Approximate size of the expert that is copied and read from memory. It is far above the
     // caches.
     uint64_t expert_bytes = 67'500'000;
-    std::function<void(const std::string &what)> progress = {};
+    std::function<void(const std::string &message)> progress = {};
 };
 
 struct measured_machine {
@@ -70,39 +70,39 @@ struct measured_machine {
     double host_read_bytes_per_s = 0;  // rate of host memory, read by the CPU; the same if is_host
 
     // Copies of one piece, by its bytes.
-    std::vector<timed> to_device, to_host;
+    std::vector<timed_sample> to_device, to_host;
     // Computing an expert (on the CPU) and copying another at the same time. Each keeps a share of
     // its own speed. together_bytes_per_s counts the bytes of both.
     double compute_share = 1, copy_share = 1, together_bytes_per_s = 0;
 
     // Kernels of the device.
     std::vector<product_speed> products;
-    std::vector<timed> working_sets;       // a product repeated, by bytes of its weights
-    std::vector<timed> expert_tokens;      // an expert, by tokens ...
-    double expert_bytes = 0;               // bytes of its weights
-    double expert_operations = 0;          // operations for a token
-    double expert_memory_bytes_per_s = 0;  // experts of one token, read from memory
-    std::vector<timed> contexts;           // attention of one token, by positions looked back on
-    double context_bytes = 0;              // keys and values of one position, 16 bits a value
+    std::vector<timed_sample> working_sets;   // a product repeated, by bytes of its weights
+    std::vector<timed_sample> expert_tokens;  // an expert, by tokens ...
+    double expert_bytes = 0;                  // bytes of its weights
+    double expert_operations = 0;             // operations for a token
+    double expert_memory_bytes_per_s = 0;     // experts of one token, read from memory
+    std::vector<timed_sample> contexts;       // attention of one token, by positions looked back on
+    double context_bytes = 0;                 // keys and values of one position, 16 bits a value
 
     // Whole tokens of small models through the pipeline: the time of a layer by the bytes it reads
     // (without its step_seconds if is_host). And how many experts a layer had, and the head's share
     // of the bytes. Empty: not run.
-    std::vector<timed> token_layers;
+    std::vector<timed_sample> token_layers;
     uint32_t token_experts = 0, token_layer_count = 0;
 
     // The same with all tokens in one pass: the time of a token in a layer by its operations.
-    std::vector<timed> prefill_layers;
+    std::vector<timed_sample> prefill_layers;
     // Passes of few tokens: the time of each token beside the first in a layer, by its operations.
     uint32_t few_tokens = 0;
-    std::vector<timed> few_layers;
+    std::vector<timed_sample> few_layers;
     // Time of the host's software that neither computes nor waits: in each layer step where every
     // expert is there, and in addition for each load.
     double step_seconds = 0, load_seconds = 0;
     // If is_host: the time until the other thread begins its work.
     double wake_seconds = 0;
     // Drawing one token, and taking the most probable one, by the number of logits.
-    std::vector<timed> draws, picks;
+    std::vector<timed_sample> draws, picks;
 
     // Constants: the rest at zero bytes.
     double loop_seconds = 0;     // a kernel launch; on the CPU the entry of a parallel loop
@@ -115,7 +115,7 @@ struct measured_machine {
     double cpu_expert_bytes_per_s = 0, cpu_operations_per_s = 0, cpu_expert_seconds = 0;
     // The data for fitting the first and the last: an expert of several that it computes at once
     // for one token, by bytes.
-    std::vector<timed> cpu_experts;
+    std::vector<timed_sample> cpu_experts;
 };
 
 // The profile, a source for every figure, and the tables behind them as lines of text.

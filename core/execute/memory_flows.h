@@ -24,19 +24,19 @@ public:
     // rate: bytes per nanosecond.
     explicit basic_memory_flows(double rate) : memory_rate_(rate) { due_.fill(MOORAGE_NEVER); }
 
-    bool under_way(uint32_t which) const { return due_[which] != MOORAGE_NEVER; }
+    bool is_under_way(uint32_t user) const { return due_[user] != MOORAGE_NEVER; }
     // The time of the earliest event. Among equal ones, that of the first user. MOORAGE_NEVER:
     // there is none.
     uint64_t due() const { return due_[first_]; }
-    void start(uint32_t which, uint64_t now_ns, uint64_t constant_ns, double bytes, double rate) {
-        flow &one = flows_[which];
-        one.started_ns = one.updated_ns = now_ns;
-        one.left_bytes = bytes;
-        one.alone_rate = rate;
-        due_[which] = now_ns + constant_ns;
-        if (constant_ns == 0) begin_to_flow(which, now_ns);
+    void start(uint32_t user, uint64_t now_ns, uint64_t constant_ns, double bytes, double rate) {
+        flow &user_flow = flows_[user];
+        user_flow.started_ns = user_flow.updated_ns = now_ns;
+        user_flow.left_bytes = bytes;
+        user_flow.alone_rate = rate;
+        due_[user] = now_ns + constant_ns;
+        if (constant_ns == 0) start_flowing(user, now_ns);
         if (under_way_++ == 0)
-            first_ = which;
+            first_ = user;
         else
             find_first();
     }
@@ -53,22 +53,22 @@ public:
     // Takes the earliest event, which is due now. Returns the user that has ended with it, or
     // `users`.
     uint32_t take(uint64_t now_ns) {
-        const uint32_t which = first_;
-        flow &one = flows_[which];
-        if (!one.flowing) {
-            begin_to_flow(which, now_ns);
+        const uint32_t user = first_;
+        flow &user_flow = flows_[user];
+        if (!user_flow.flowing) {
+            start_flowing(user, now_ns);
             if (under_way_ != 1) find_first();
             return users;
         }
-        one.flowing = false;
+        user_flow.flowing = false;
         --flowing_;
-        one.rate = 0;
-        due_[which] = MOORAGE_NEVER;
-        share(now_ns);
+        user_flow.rate = 0;
+        due_[user] = MOORAGE_NEVER;
+        divide_bandwidth(now_ns);
         if (--under_way_ != 0) find_first();
-        return which;
+        return user;
     }
-    uint64_t started_ns(uint32_t which) const { return flows_[which].started_ns; }
+    uint64_t started_ns(uint32_t user) const { return flows_[user].started_ns; }
 
 private:
     struct flow {
@@ -79,35 +79,36 @@ private:
 
     void find_first() {
         uint32_t first = 0;
-        for (uint32_t which = 1; which < users; ++which)
-            first = due_[which] < due_[first] ? which : first;
+        for (uint32_t user = 1; user < users; ++user)
+            first = due_[user] < due_[first] ? user : first;
         first_ = first;
     }
     // Most flows are alone. Then a flow goes at its own rate.
-    void begin_to_flow(uint32_t which, uint64_t now_ns) {
-        flow &one = flows_[which];
-        one.flowing = true;
-        one.updated_ns = now_ns;
-        if (++flowing_ != 1 || one.alone_rate > memory_rate_) return share(now_ns);
-        one.rate = one.alone_rate;
-        due_[which] = now_ns + rounded_up(one.left_bytes / one.rate);
+    void start_flowing(uint32_t user, uint64_t now_ns) {
+        flow &user_flow = flows_[user];
+        user_flow.flowing = true;
+        user_flow.updated_ns = now_ns;
+        if (++flowing_ != 1 || user_flow.alone_rate > memory_rate_) return divide_bandwidth(now_ns);
+        user_flow.rate = user_flow.alone_rate;
+        due_[user] = now_ns + rounded_up(user_flow.left_bytes / user_flow.rate);
     }
     // Gives every flow its share from now on, and so the time of its end.
-    void share(uint64_t now_ns) {
+    void divide_bandwidth(uint64_t now_ns) {
         if (flowing_ == 0) return;
         double wanted = 0;
-        for (const flow &one : flows_) wanted += one.flowing ? one.alone_rate : 0;
+        for (const flow &user_flow : flows_) wanted += user_flow.flowing ? user_flow.alone_rate : 0;
         const double factor = wanted > memory_rate_ ? memory_rate_ / wanted : 1;
-        for (uint32_t which = 0; which < users; ++which) {
-            flow &one = flows_[which];
-            if (!one.flowing) continue;
-            const double rate = one.alone_rate * factor;
-            if (rate == one.rate) continue;
-            one.left_bytes -= one.rate * static_cast<double>(now_ns - one.updated_ns);
-            one.left_bytes = std::max(one.left_bytes, 0.0);
-            one.updated_ns = now_ns;
-            one.rate = rate;
-            due_[which] = now_ns + rounded_up(one.left_bytes / rate);
+        for (uint32_t user = 0; user < users; ++user) {
+            flow &user_flow = flows_[user];
+            if (!user_flow.flowing) continue;
+            const double rate = user_flow.alone_rate * factor;
+            if (rate == user_flow.rate) continue;
+            user_flow.left_bytes -=
+                user_flow.rate * static_cast<double>(now_ns - user_flow.updated_ns);
+            user_flow.left_bytes = std::max(user_flow.left_bytes, 0.0);
+            user_flow.updated_ns = now_ns;
+            user_flow.rate = rate;
+            due_[user] = now_ns + rounded_up(user_flow.left_bytes / rate);
         }
     }
 

@@ -46,11 +46,11 @@ public:
     virtual ~span_sink() = default;
     enum track { gpu, h2d, d2h, cpu, disk, count };
     // A device beyond the first has tracks of its own.
-    static constexpr track of_device(track where, uint32_t device) {
-        return static_cast<track>(where + device * count);
+    static constexpr track of_device(track track_id, uint32_t device) {
+        return static_cast<track>(track_id + device * count);
     }
     // kind: as name_of() says, "copy" or "read"; page MOORAGE_NONE where there is none.
-    virtual void span(track where, const char *kind, uint32_t layer, uint32_t page,
+    virtual void span(track track_id, const char *kind, uint32_t layer, uint32_t page,
                       uint64_t start_ns, uint64_t end_ns) = 0;
 };
 

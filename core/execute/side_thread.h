@@ -12,8 +12,8 @@ namespace moorage::core {
 
 class side_thread {
 public:
-    // work(part) does one of the parts that start() names. From start() until ended() says so, the
-    // data it touches belongs to the thread and to those who help.
+    // work(part) does one of the parts that start() names. From start() until try_finish() says
+    // so, the data it touches belongs to the thread and to those who help.
     explicit side_thread(std::function<void(uint32_t part)> work);
     ~side_thread();  // returns when the parts under way have ended; the others are left
     side_thread(const side_thread &) = delete;
@@ -25,8 +25,8 @@ public:
     // while the owner is not inside another call.
     bool help();
     // Whether the started work has ended. Then it is no longer busy.
-    bool ended();
-    // Waits until ended() would say so. Requires: busy.
+    bool try_finish();
+    // Waits until try_finish() would say so. Requires: busy.
     void wait() const;
     // Duration of the work that has ended last, from the beginning of its first part.
     uint64_t duration_ns() const;
@@ -37,10 +37,10 @@ private:
     const std::function<void(uint32_t)> work_;
     uint32_t parts_ = 0;  // number of parts under way
     bool busy_ = false;   // used by the owner only
-    std::chrono::steady_clock::time_point begun_;
-    std::atomic<std::chrono::steady_clock::time_point> ended_{};
-    std::atomic<uint32_t> waiting_{0};  // parts that nobody has begun, or the order to end
-    std::atomic<uint32_t> open_{0};     // parts that have not ended
+    std::chrono::steady_clock::time_point begun_at_;
+    std::atomic<std::chrono::steady_clock::time_point> ended_at_{};
+    std::atomic<uint32_t> unbegun_parts_{0};  // parts that nobody has begun, or the order to end
+    std::atomic<uint32_t> open_parts_{0};     // parts that have not ended
     std::thread thread_;
 };
 

@@ -12,7 +12,7 @@ class side_work {
 public:
     virtual ~side_work() = default;
     // Takes one completion, if there is any, without waiting.
-    virtual bool take(completion &out) = 0;
+    virtual bool take(completion &done) = 0;
     // Waits until something may have ended. Requires: the device has nothing to do.
     virtual void wait() = 0;
     // As executor::failure(). Work that will never end has been handed out as if it had ended.

@@ -3,7 +3,7 @@
 //
 //   class my_device final : public stream_executor<my_device> {
 //       uint64_t price_of_attention(const pass &) ...    known before it runs
-//       void queued(stream &on) ...                      one more stands at its end
+//       void queued(stream &) ...                        one more stands at its end
 //       void opened() ...                                a transfer has arrived
 //       void settle() ...                                until *clock() time went where it went
 //
@@ -53,9 +53,9 @@ public:
     busy_ns busy() const final { return busy_; }
     uint64_t stall_ns() const final { return busy_.stall; }
     void policies_took(uint64_t ns) override { decided_ns_ += ns; }
-    void charge(time_causes &to) final {
+    void charge(time_causes &causes) final {
         self().settle();
-        charged_ = &to;
+        charged_ = &causes;
     }
 
 protected:
@@ -76,20 +76,20 @@ protected:
     // Appends the experts at the front that can run, as long as each goes with those before it.
     // Requires: there is one.
     template <class GoesWith>
-    void gather(stream &from, std::vector<operation> &into, GoesWith &&goes_with) {
-        const event_kind kind = from.queue.front().kind;
-        while (!from.queue.empty()) {
-            const operation &next = from.queue.front();
+    void gather(stream &stream, std::vector<operation> &gathered, GoesWith &&goes_with) {
+        const event_kind kind = stream.queue.front().kind;
+        while (!stream.queue.empty()) {
+            const operation &next = stream.queue.front();
             if (next.kind != kind || !ready(next) || !goes_with(next)) return;
-            into.push_back(next);
-            from.pop();
+            gathered.push_back(next);
+            stream.pop();
         }
     }
 
     uint64_t accounted_ns() const { return accounted_ns_; }
-    // Since the last call, the time went to `whose`.
-    void account(cause whose, uint64_t now_ns) {
-        (*charged_)[whose] += now_ns - accounted_ns_;
+    // Since the last call, the time went to `spent_on`.
+    void account(cause spent_on, uint64_t now_ns) {
+        (*charged_)[spent_on] += now_ns - accounted_ns_;
         accounted_ns_ = now_ns;
     }
     // The same for the real time of policies, as far as it has not been accounted elsewhere.
@@ -98,34 +98,37 @@ protected:
     }
     // The time was the device's. It waited for policies, launched, and then computed. At the end
     // the host drew a token from the results.
-    void account_device(const stream &on, uint64_t now_ns) {
+    void account_device(const stream &stream, uint64_t now_ns) {
         uint64_t begin_ns = accounted_ns_;
         accounted_ns_ = now_ns;
-        const auto until = [&](uint64_t end_ns, cause whose) {
+        const auto charge_until = [&](uint64_t end_ns, cause spent_on) {
             end_ns = std::min(end_ns, now_ns);
             if (begin_ns >= end_ns) return;
-            (*charged_)[whose] += end_ns - begin_ns;
+            (*charged_)[spent_on] += end_ns - begin_ns;
             begin_ns = end_ns;
         };
-        until(on.decided_until_ns, cause::policy);
-        until(on.launched_until_ns, cause::launch);
-        until(on.computed_until_ns, cause::compute);
-        until(now_ns, cause::host);
+        charge_until(stream.decided_until_ns, cause::policy);
+        charge_until(stream.launched_until_ns, cause::launch);
+        charge_until(stream.computed_until_ns, cause::compute);
+        charge_until(now_ns, cause::host);
     }
     // The cause of waiting while the device computes nothing.
-    cause waits_for() const { return waits_for(!device_.queue.empty(), carrying_[link_h2d] != 0); }
-    // The same while no device computes. waiting: one has operations. linked: copies go on.
-    cause waits_for(bool waiting, bool linked) const {
+    cause waits_for() const {
+        return waits_for(!device_.queue.empty(), pieces_under_way_[link_h2d] != 0);
+    }
+    // The same while no device computes. waiting: one has operations. copying: copies go on.
+    cause waits_for(bool waiting, bool copying) const {
         const bool computing = !cpu_.queue.empty();
         // While the CPU computes or a copy goes on, the disk is not the cause of waiting.
-        if (carrying_[link_disk] != 0 && !computing && !(waiting && linked)) return cause::disk;
+        if (pieces_under_way_[link_disk] != 0 && !computing && !(waiting && copying))
+            return cause::disk;
         if (waiting) return cause::link;
-        return computing ? cause::cpu : linked ? cause::link : others_;
+        return computing ? cause::cpu : copying ? cause::link : remote_wait_cause_;
     }
 
-    void begin_piece(uint32_t link) { ++carrying_[link]; }
+    void begin_piece(uint32_t link) { ++pieces_under_way_[link]; }
     void end_piece(uint32_t link, uint64_t duration_ns, completion &done) {
-        --carrying_[link];
+        --pieces_under_way_[link];
         (is_h2d(link) ? busy_.h2d : busy_.disk) += duration_ns;
         done = {event_kind::piece, link, duration_ns, 0};
     }
@@ -139,21 +142,21 @@ protected:
     }
     void show_piece(uint32_t link, uint32_t page, uint64_t start_ns, uint64_t end_ns) {
         if (!sink_) return;
-        const span_sink::track where =
+        const span_sink::track track_id =
             link == link_disk ? span_sink::disk
                               : span_sink::of_device(span_sink::h2d, device_of_link(link));
-        sink_->span(where, link == link_disk ? "read" : "copy", layer_, page, start_ns, end_ns);
+        sink_->span(track_id, link == link_disk ? "read" : "copy", layer_, page, start_ns, end_ns);
     }
-    void show(const operation &one, uint64_t start_ns, uint64_t end_ns, uint32_t device = 0) {
+    void show(const operation &work, uint64_t start_ns, uint64_t end_ns, uint32_t device = 0) {
         if (!sink_) return;
-        sink_->span(one.kind == event_kind::cpu_expert
+        sink_->span(work.kind == event_kind::cpu_expert
                         ? span_sink::cpu
                         : span_sink::of_device(span_sink::gpu, device),
-                    name_of(one.kind), one.layer, one.page, start_ns, end_ns);
+                    name_of(work.kind), work.layer, work.page, start_ns, end_ns);
     }
 
     using Base::charged_;
-    using Base::others_;
+    using Base::remote_wait_cause_;
     stream device_, cpu_;
     uint32_t layer_ = 0;
     busy_ns busy_;
@@ -175,9 +178,9 @@ protected:
         self().queued(device_);
     }
     template <event_kind kind>
-    void queue_work(stream &on, const expert_work &work, uint64_t to_row = 0) {
+    void queue_work(stream &stream, const expert_work &work, uint64_t to_row = 0) {
         const uint64_t price_ns = self().price_of(kind, work);
-        operation &next = on.queue.push();
+        operation &next = stream.queue.push();
         next.kind = kind;
         next.segments = work.segments;
         next.version = work.version;
@@ -189,14 +192,14 @@ protected:
         if (kind == event_kind::moved) next.to_row = to_row;
         next.price_ns = price_ns;
         next.decided_ns = 0;
-        on.backlog_ns += price_ns;
-        self().queued(on);
+        stream.backlog_ns += price_ns;
+        self().queued(stream);
     }
 
 private:
     span_sink *sink_;
     std::vector<uint8_t> arrived_;
-    uint32_t carrying_[links_max] = {};  // pieces under way
+    uint32_t pieces_under_way_[links_max] = {};  // pieces under way
     uint64_t accounted_ns_ = 0;
     uint64_t decided_ns_ = 0;  // time of policies that no part accounts for yet
 };

@@ -6,7 +6,7 @@
 // sets out then. Besides the functions that stream_executor asks for, a device has
 //
 //   time_ns()                                 now, of the clock that policies read
-//   compute(span of experts), compute(one)    a turn: time passes
+//   compute(experts), compute(operation)      a turn: time passes
 //   take_piece(completion &)                  one that has been copied, if there is one
 //   wait_for_piece()                          nothing can run before one has been
 //   returns()                                 wait() does: time is what it is now
@@ -32,17 +32,17 @@ public:
         base::account_policies(ns, self().time_ns());
     }
     completion wait() final {
-        completion out{};
-        while (!self().take_piece(out) && !take_done(out)) {
+        completion done{};
+        while (!self().take_piece(done) && !take_done(done)) {
             if (!device_.queue.empty() && base::ready(device_.queue.front()))
                 take_turn(device_);
             else if (!cpu_.queue.empty())
                 take_turn(cpu_);
             else
-                rest();
+                wait_for_copy();
         }
         self().returns();
-        return out;
+        return done;
     }
 
 protected:
@@ -60,13 +60,13 @@ protected:
 private:
     Device &self() { return static_cast<Device &>(*this); }
 
-    bool take_done(completion &out) {
-        if (done_.empty()) return false;
-        out = done_.front();
-        done_.pop();
+    bool take_done(completion &done) {
+        if (finished_.empty()) return false;
+        done = finished_.front();
+        finished_.pop();
         return true;
     }
-    void rest() {
+    void wait_for_copy() {
         const uint64_t begin_ns = self().time_ns();
         base::account(cause::host, begin_ns);
         self().wait_for_piece();
@@ -74,36 +74,36 @@ private:
         base::account(base::waits_for(), end_ns);
         if (!device_.queue.empty()) busy_.stall += end_ns - begin_ns;
     }
-    void take_turn(stream &from) {
+    void take_turn(stream &stream) {
         const uint64_t begin_ns = self().time_ns();
         base::account(cause::host, begin_ns);
-        const event_kind kind = from.queue.front().kind;
-        turn_.clear();
+        const event_kind kind = stream.queue.front().kind;
+        turn_work_.clear();
         if (kind == event_kind::gpu_expert || kind == event_kind::cpu_expert) {
             // A bottom segment adds to the outputs of its top, so it begins a loop of its own.
-            base::gather(from, turn_, [&](const operation &next) {
+            base::gather(stream, turn_work_, [&](const operation &next) {
                 return next.segments != last_segment ||
-                       std::ranges::none_of(turn_, [&](const operation &before) {
-                           return before.page == next.page;
+                       std::ranges::none_of(turn_work_, [&](const operation &earlier) {
+                           return earlier.page == next.page;
                        });
             });
-            self().compute(std::span<const operation>(turn_));
+            self().compute(std::span<const operation>(turn_work_));
         } else {
-            turn_.push_back(from.queue.front());
-            from.pop();
-            self().compute(turn_.front());
+            turn_work_.push_back(stream.queue.front());
+            stream.pop();
+            self().compute(turn_work_.front());
         }
-        const uint64_t end_ns = self().time_ns(), took_ns = end_ns - begin_ns;
+        const uint64_t end_ns = self().time_ns(), duration_ns = end_ns - begin_ns;
         const bool on_cpu = kind == event_kind::cpu_expert;
         base::account(on_cpu ? cause::cpu : cause::compute, end_ns);
-        (on_cpu ? busy_.cpu : busy_.gpu) += took_ns;
-        for (const operation &one : turn_)
-            done_.push() = {kind, one.tag, took_ns / turn_.size(), one.segments};
-        base::show(turn_.front(), begin_ns, end_ns);
+        (on_cpu ? busy_.cpu : busy_.gpu) += duration_ns;
+        for (const operation &work : turn_work_)
+            finished_.push() = {kind, work.tag, duration_ns / turn_work_.size(), work.segments};
+        base::show(turn_work_.front(), begin_ns, end_ns);
     }
 
-    std::vector<operation> turn_;
-    ring<completion> done_;  // computed, not yet handed out
+    std::vector<operation> turn_work_;
+    ring<completion> finished_;  // computed, not yet handed out
 };
 
 }  // namespace moorage::core

@@ -24,36 +24,37 @@ public:
     explicit work_pace(double slowdown)
         : idle_parts_(busy_parts + static_cast<uint64_t>(std::llround(slowdown * busy_parts))) {}
 
-    // The front of `on` has just been started. Its ends are those for an idle link.
-    void begin(stream &on, bool busy) const {
+    // The front of `stream` has just been started. Its ends are those for an idle link.
+    void begin(stream &stream, bool busy) const {
         if (idle_parts_ == busy_parts) return;
-        on.paced_ns = on.decided_until_ns;
-        on.launch_parts = (on.launched_until_ns - on.decided_until_ns) * idle_parts_;
-        on.work_parts = (on.computed_until_ns - on.decided_until_ns) * idle_parts_;
-        if (busy) set_ends(on, busy_parts);
+        stream.paced_ns = stream.decided_until_ns;
+        stream.launch_parts = (stream.launched_until_ns - stream.decided_until_ns) * idle_parts_;
+        stream.work_parts = (stream.computed_until_ns - stream.decided_until_ns) * idle_parts_;
+        if (busy) set_ends(stream, busy_parts);
     }
     // From now on a copy is under way (`busy`), or none is any more.
-    void change(stream &on, uint64_t now_ns, bool busy) const {
-        if (idle_parts_ == busy_parts || !on.running()) return;
-        if (now_ns > on.paced_ns) {
-            const uint64_t done = (now_ns - on.paced_ns) * (busy ? idle_parts_ : busy_parts);
-            on.launch_parts -= std::min(on.launch_parts, done);
-            on.work_parts -= std::min(on.work_parts, done);
-            on.paced_ns = now_ns;
+    void change(stream &stream, uint64_t now_ns, bool busy) const {
+        if (idle_parts_ == busy_parts || !stream.running()) return;
+        if (now_ns > stream.paced_ns) {
+            const uint64_t done_parts =
+                (now_ns - stream.paced_ns) * (busy ? idle_parts_ : busy_parts);
+            stream.launch_parts -= std::min(stream.launch_parts, done_parts);
+            stream.work_parts -= std::min(stream.work_parts, done_parts);
+            stream.paced_ns = now_ns;
         }
-        if (on.work_parts != 0) set_ends(on, busy ? busy_parts : idle_parts_);
+        if (stream.work_parts != 0) set_ends(stream, busy ? busy_parts : idle_parts_);
     }
 
 private:
     static constexpr uint64_t busy_parts = 1000;
 
     // Each nanosecond does `parts` of the work.
-    static void set_ends(stream &on, uint64_t parts) {
-        const uint64_t drawing_ns = on.due_ns - on.computed_until_ns;
-        if (on.launch_parts != 0)
-            on.launched_until_ns = on.paced_ns + (on.launch_parts + parts - 1) / parts;
-        on.computed_until_ns = on.paced_ns + (on.work_parts + parts - 1) / parts;
-        on.due_ns = on.computed_until_ns + drawing_ns;
+    static void set_ends(stream &stream, uint64_t parts) {
+        const uint64_t drawing_ns = stream.due_ns - stream.computed_until_ns;
+        if (stream.launch_parts != 0)
+            stream.launched_until_ns = stream.paced_ns + (stream.launch_parts + parts - 1) / parts;
+        stream.computed_until_ns = stream.paced_ns + (stream.work_parts + parts - 1) / parts;
+        stream.due_ns = stream.computed_until_ns + drawing_ns;
     }
 
     const uint64_t idle_parts_;

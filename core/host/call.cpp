@@ -76,12 +76,13 @@ constexpr bool in_order() {
 static_assert(in_order(), "call_names has one line per entry, in its order");
 
 const call_name &line_of(entry_point call) {
-    const auto at = static_cast<size_t>(call);  // the board may have been overwritten by a policy
-    return call_names[at < std::size(call_names) ? at : 0];
+    const auto index =
+        static_cast<size_t>(call);  // the board may have been overwritten by a policy
+    return call_names[index < std::size(call_names) ? index : 0];
 }
 
 template <size_t Bytes>
-void keep(char (&place)[Bytes], std::string_view text) {
+void store_text(char (&place)[Bytes], std::string_view text) {
     const size_t kept = std::min(text.size(), Bytes - 1);
     std::memcpy(place, text.data(), kept);
     place[kept] = '\0';
@@ -126,23 +127,23 @@ std::string_view name_of(entry_point call) { return line_of(call).name; }
 std::string_view kind_of(entry_point call) { return line_of(call).kind; }
 
 uint32_t owner_being_opened(std::string_view library) {
-    keep(board->owners[0].library, library);
+    store_text(board->owners[0].library, library);
     return 0;
 }
 
 uint32_t owner_of(std::string_view policy, std::string_view kinds, std::string_view library) {
-    uint32_t count = std::max(board->owner_count.load(), 1u), at = 1;
-    while (at < count &&
-           !(holds(board->owners[at].policy, policy) && holds(board->owners[at].kinds, kinds) &&
-             holds(board->owners[at].library, library)))
-        ++at;
-    if (at < count) return at;
-    at = std::min(count, call_board::owners_max - 1);
-    keep(board->owners[at].policy, policy);
-    keep(board->owners[at].kinds, kinds);
-    keep(board->owners[at].library, library);
-    board->owner_count = at + 1;
-    return at;
+    uint32_t count = std::max(board->owner_count.load(), 1u), index = 1;
+    while (index < count && !(holds(board->owners[index].policy, policy) &&
+                              holds(board->owners[index].kinds, kinds) &&
+                              holds(board->owners[index].library, library)))
+        ++index;
+    if (index < count) return index;
+    index = std::min(count, call_board::owners_max - 1);
+    store_text(board->owners[index].policy, policy);
+    store_text(board->owners[index].kinds, kinds);
+    store_text(board->owners[index].library, library);
+    board->owner_count = index + 1;
+    return index;
 }
 
 uint32_t lasting_owner(uint32_t owner) {
@@ -150,13 +151,13 @@ uint32_t lasting_owner(uint32_t owner) {
 }
 
 void note_on_board(std::string_view text) {
-    keep(board->note, text);
+    store_text(board->note, text);
     board->note_lane = lane_of_thread;
     board->note_call = own_lane().calls.load();
 }
 
 void note_culprit(std::string_view library, uint32_t owner_from_1) {
-    keep(board->culprit, library);
+    store_text(board->culprit, library);
     board->culprit_owner = owner_from_1;
 }
 

@@ -123,7 +123,7 @@ extern call_board *board;
 
 // The calling thread's lane; 0 until the planning thread sets it.
 extern constinit thread_local uint32_t lane_of_thread;
-inline void take_lane_beside() { lane_of_thread = 1; }
+inline void use_planning_lane() { lane_of_thread = 1; }
 inline call_board::lane &own_lane() { return board->lanes[lane_of_thread]; }
 
 // A policy's index among the owners; the same three texts give the same index. Index 0 is the
@@ -159,22 +159,23 @@ inline void note_no_step() { board->in_step.store(0, std::memory_order_relaxed);
 class policy_call {
 public:
     policy_call(uint32_t owner, entry_point call)
-        : on_(own_lane()), before_(on_.current.load(std::memory_order_relaxed)) {
-        on_.calls.store(on_.calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-        on_.current.store(uint64_t{owner} << 32 | static_cast<uint32_t>(call),
+        : lane_(own_lane()), previous_(lane_.current.load(std::memory_order_relaxed)) {
+        lane_.calls.store(lane_.calls.load(std::memory_order_relaxed) + 1,
                           std::memory_order_relaxed);
+        lane_.current.store(uint64_t{owner} << 32 | static_cast<uint32_t>(call),
+                            std::memory_order_relaxed);
     }
     ~policy_call() {
         if (is_stranger()) end_stranger();
-        on_.current.store(before_, std::memory_order_relaxed);
+        lane_.current.store(previous_, std::memory_order_relaxed);
     }
     call_guard guard() const { return board->guard.load(std::memory_order_relaxed); }
     policy_call(const policy_call &) = delete;
     policy_call &operator=(const policy_call &) = delete;
 
 private:
-    call_board::lane &on_;
-    const uint64_t before_;
+    call_board::lane &lane_;
+    const uint64_t previous_;
 };
 
 }  // namespace moorage::core

@@ -15,10 +15,10 @@ struct kind_calls {
     // In the order of the headers. The host handles the absent ones as the header says.
     std::vector<std::string_view> found, absent;
 };
-std::vector<kind_calls> list_calls(const instance &of);
+std::vector<kind_calls> list_calls(const instance &instance);
 
 // Creates an instance with default parameters, reads its tables, and destroys it.
-result<std::vector<kind_calls>> list_calls(const policy &of);
+result<std::vector<kind_calls>> list_calls(const policy &policy);
 
 // "cache: victims, on_load (not admit); observer: observe"
 std::string text_of(const std::vector<kind_calls> &calls);

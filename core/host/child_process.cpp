@@ -104,15 +104,15 @@ void begin_quietly(int said) {
     close(said);
 }
 
-[[noreturn]] void live(call_board *page, const child_ends &ends, pid_t parent,
-                       const indexed_work &work, const supervision &how) {
+[[noreturn]] void run_child(call_board *page, const child_ends &ends, pid_t parent,
+                            const indexed_work &work, const supervision &options) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) _exit(EXIT_FAILURE);  // the parent died before the setting took effect
     // Policies of this child must not reach the descriptors of an outer child.
     for (const int outer : {own_ends.bytes, own_ends.said, own_ends.orders})
         if (outer >= 0) close(outer);
     own_ends = ends;
-    parent_prints = how.print != nullptr;
+    parent_prints = options.print != nullptr;
     if (ends.said >= 0) begin_quietly(ends.said);
     board = page;
     become_own_process();
@@ -125,7 +125,8 @@ void begin_quietly(int said) {
         note_no_step();
         code = work(*index,
                     [&](std::string_view text) { write_frame(ends.bytes, frame::bytes, text); });
-        const bool goes_on = how.may_go_on && how.may_go_on() && threads_of_process() == threads;
+        const bool goes_on =
+            options.may_go_on && options.may_go_on() && threads_of_process() == threads;
         if (!goes_on) break;
         std::fflush(nullptr);
         write_frame(ends.bytes, frame::end, {});
@@ -138,17 +139,17 @@ std::unique_ptr<call_board, board_unmapping> shared_board() {
     void *page = mmap(nullptr, sizeof(call_board), PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) return nullptr;
-    auto *made = new (page) call_board;
+    auto *fresh_board = new (page) call_board;
     const uint32_t owners = std::min(board->owner_count.load(), call_board::owners_max);
-    std::copy(board->owners, board->owners + owners, made->owners);
-    made->owner_count = owners;
-    made->call_limit_ms = board->call_limit_ms.load();
-    made->guard = board->guard.load();
-    return std::unique_ptr<call_board, board_unmapping>(made);
+    std::copy(board->owners, board->owners + owners, fresh_board->owners);
+    fresh_board->owner_count = owners;
+    fresh_board->call_limit_ms = board->call_limit_ms.load();
+    fresh_board->guard = board->guard.load();
+    return std::unique_ptr<call_board, board_unmapping>(fresh_board);
 }
 
 // Reads what has arrived; closes `source` at its end.
-void take(int &source, std::string &target, size_t bytes_max) {
+void read_available(int &source, std::string &target, size_t bytes_max) {
     char part[16384];
     while (source >= 0) {
         const ssize_t got = read(source, part, sizeof(part));
@@ -173,14 +174,15 @@ void child_process::close_all() {
         if (*end >= 0) close(std::exchange(*end, -1));
 }
 
-std::unique_ptr<child_process> start_child(const indexed_work &work, const supervision &how,
+std::unique_ptr<child_process> start_child(const indexed_work &work, const supervision &options,
                                            const child_start &start) {
     auto child = std::make_unique<child_process>();
     child->page = shared_board();
     if (!child->page) return nullptr;
     int bytes[2] = {-1, -1}, said[2] = {-1, -1}, orders[2] = {-1, -1};
-    const bool made = pipe2(bytes, O_CLOEXEC) == 0 && (!how.quiet || pipe2(said, O_CLOEXEC) == 0) &&
-                      socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, orders) == 0;
+    const bool pipes_ready = pipe2(bytes, O_CLOEXEC) == 0 &&
+                             (!options.quiet || pipe2(said, O_CLOEXEC) == 0) &&
+                             socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, orders) == 0;
     const int lacking = errno;
     child->bytes = bytes[0], child->said = said[0], child->orders = orders[0];
     const child_ends ends{bytes[1], said[1], orders[1]};
@@ -189,7 +191,7 @@ std::unique_ptr<child_process> start_child(const indexed_work &work, const super
             if (end >= 0) close(end);
         errno = code;
     };
-    if (!made) return close_ends(lacking), nullptr;
+    if (!pipes_ready) return close_ends(lacking), nullptr;
     std::fflush(nullptr);  // otherwise both would write what is buffered
     const pid_t parent = getpid();
     child->process = fork();
@@ -199,7 +201,7 @@ std::unique_ptr<child_process> start_child(const indexed_work &work, const super
         for (const auto &sibling : *start.siblings) sibling->close_all();
         call_board *page = child->page.release();
         child->close_all();
-        live(page, ends, parent, work, how);
+        run_child(page, ends, parent, work, options);
     }
     close_ends(errno);
     if (child->process < 0) return nullptr;
@@ -217,9 +219,9 @@ void order_work(child_process &child, size_t index) {
     static_cast<void>(send(child.orders, &index, sizeof(index), MSG_NOSIGNAL));
 }
 
-bool take_sent(child_process &child, const supervision &how) {
-    take(child.bytes, child.received, SIZE_MAX);
-    take(child.said, child.output, said_max);
+bool take_sent(child_process &child, const supervision &options) {
+    read_available(child.bytes, child.received, SIZE_MAX);
+    read_available(child.said, child.output, said_max);
     bool ended = false;
     size_t used = 0;
     frame head{};
@@ -227,26 +229,26 @@ bool take_sent(child_process &child, const supervision &how) {
         std::memcpy(&head, child.received.data() + used, sizeof(head));
         child.garbled =
             head.size > frame_bytes_max || (head.kind != frame::bytes && head.kind != frame::end &&
-                                            (head.kind != frame::print || !how.print));
+                                            (head.kind != frame::print || !options.print));
         if (child.garbled || child.received.size() - used - sizeof(head) < head.size) break;
         const std::string_view text(child.received.data() + used + sizeof(head), head.size);
         child.seen_sum = sum_further(child.seen_sum, text);
         child.seen_bytes += sizeof(head) + head.size;
         if (head.kind != frame::print)
             child.sent.append(text);
-        else if (const int failed = how.print(text); failed != 0)
+        else if (const int failed = options.print(text); failed != 0)
             child.page->print_errno = failed;
         used += sizeof(head) + head.size;
         ended = head.kind == frame::end;
     }
     child.received.erase(0, used);
-    if (ended && !arrived_whole(child)) child.garbled = true;
+    if (ended && !has_arrived_whole(child)) child.garbled = true;
     // It waits for an order that does not come, and ends.
     if (child.garbled && child.orders >= 0) close(std::exchange(child.orders, -1));
     return ended && !child.garbled;
 }
 
-bool arrived_whole(const child_process &child) {
+bool has_arrived_whole(const child_process &child) {
     return !child.garbled && child.received.empty() && child.seen_sum == child.page->sent_sum &&
            child.seen_bytes == child.page->sent_bytes;
 }

@@ -64,16 +64,16 @@ struct child_start {
 };
 
 // Null with errno if no process can be created.
-std::unique_ptr<child_process> start_child(const indexed_work &work, const supervision &how,
+std::unique_ptr<child_process> start_child(const indexed_work &work, const supervision &options,
                                            const child_start &start);
 // Makes the child do a work. If the child is already gone, that is noticed later.
 void order_work(child_process &child, size_t index);
 
 // Reads what the child has sent and printed, and prints what it asked to print. True: its work has
 // ended, and it waits for the next one.
-bool take_sent(child_process &child, const supervision &how);
+bool take_sent(child_process &child, const supervision &options);
 // Has everything that the child sent arrived unchanged?
-bool arrived_whole(const child_process &child);
+bool has_arrived_whole(const child_process &child);
 
 void send_signal(const child_process &child, int signal, bool group);
 

@@ -58,65 +58,66 @@ std::string fault_of(const moorage_param &p) {
     return format("has default {}, outside its limits {}", p.integer_default, limits_of(p));
 }
 
-result<std::vector<moorage_param>> read_params(const moorage_descriptor &of) {
+result<std::vector<moorage_param>> read_params(const moorage_descriptor &descriptor) {
     std::vector<moorage_param> params;
-    if (of.param_count == 0) return params;
-    if (of.param_count > params_max)
+    if (descriptor.param_count == 0) return params;
+    if (descriptor.param_count > params_max)
         return error{format("policy {} declares {} parameters; at most {} are allowed",
-                            of.plugin_name, of.param_count, params_max)};
-    if (!of.plugin_params)
+                            descriptor.plugin_name, descriptor.param_count, params_max)};
+    if (!descriptor.plugin_params)
         return error{
             format("policy {} declares {} parameters, but their table is null; set plugin_params",
-                   of.plugin_name, of.param_count)};
-    const uint32_t stride = of.plugin_params[0].size;
+                   descriptor.plugin_name, descriptor.param_count)};
+    const uint32_t stride = descriptor.plugin_params[0].size;
     if (stride < param_size_min || stride > record_size_max || stride % 8 != 0)
         return error{
             format("policy {}: its parameters are {} bytes each, expected at least {}; set size",
-                   of.plugin_name, stride, param_size_min)};
-    const char *at = reinterpret_cast<const char *>(of.plugin_params);
+                   descriptor.plugin_name, stride, param_size_min)};
+    const char *record = reinterpret_cast<const char *>(descriptor.plugin_params);
     std::set<std::string_view> keys;
-    for (uint32_t i = 0; i < of.param_count; ++i, at += stride) {
-        const moorage_param p = completed<moorage_param>(at);
+    for (uint32_t i = 0; i < descriptor.param_count; ++i, record += stride) {
+        const moorage_param p = completed<moorage_param>(record);
         if (!p.plugin_key || !is_snake_case(p.plugin_key))
             return error{format("policy {}: the key of parameter {} is not snake_case; rename it",
-                                of.plugin_name, i)};
-        for (const std::string_view own : stage_keys)
-            if (own == p.plugin_key)
+                                descriptor.plugin_name, i)};
+        for (const std::string_view stage_key : stage_keys)
+            if (stage_key == p.plugin_key)
                 return error{
                     format("policy {}: parameter {} could not be set, as {} beside it in "
                            "the configuration names the policy; rename it",
-                           of.plugin_name, own, own)};
+                           descriptor.plugin_name, stage_key, stage_key)};
         if (!keys.insert(p.plugin_key).second)
             return error{format("policy {}: parameter {} is declared twice; remove one",
-                                of.plugin_name, p.plugin_key)};
+                                descriptor.plugin_name, p.plugin_key)};
         if (const std::string fault = fault_of(p); !fault.empty())
-            return error{format("policy {}: parameter {} {}", of.plugin_name, p.plugin_key, fault)};
+            return error{
+                format("policy {}: parameter {} {}", descriptor.plugin_name, p.plugin_key, fault)};
         params.push_back(p);
     }
     return params;
 }
 
-status check_kinds(const moorage_descriptor &of) {
-    if (of.kind_count == 0 || of.kind_count > kinds_max || !of.plugin_kinds)
+status check_kinds(const moorage_descriptor &descriptor) {
+    if (descriptor.kind_count == 0 || descriptor.kind_count > kinds_max || !descriptor.plugin_kinds)
         return error{
             format("policy {} names {} kinds, expected 1 .. {}; set plugin_kinds and kind_count",
-                   of.plugin_name, of.kind_count, kinds_max)};
+                   descriptor.plugin_name, descriptor.kind_count, kinds_max)};
     bool known = false;
     std::set<std::string_view> seen;
-    for (uint32_t i = 0; i < of.kind_count; ++i) {
-        const char *id = of.plugin_kinds[i];
+    for (uint32_t i = 0; i < descriptor.kind_count; ++i) {
+        const char *id = descriptor.plugin_kinds[i];
         if (!id || !is_kind_id(id))
             return error{format("policy {}: kind {} is not an interface id such as {}",
-                                of.plugin_name, id ? id : "(null)", interface_id("cache"))};
+                                descriptor.plugin_name, id ? id : "(null)", interface_id("cache"))};
         if (!seen.insert(id).second)
-            return error{format("policy {} names kind {} twice", of.plugin_name, id)};
+            return error{format("policy {} names kind {} twice", descriptor.plugin_name, id)};
         for (const std::string_view kind : kinds) known = known || interface_id(kind) == id;
     }
     if (known) return success();
     return error{
         format("policy {}: none of its kinds is known to this host (first: {}); "
                "use a newer moorage or an older sdk",
-               of.plugin_name, of.plugin_kinds[0])};
+               descriptor.plugin_name, descriptor.plugin_kinds[0])};
 }
 
 }  // namespace
@@ -128,7 +129,7 @@ bool is_snake_case(std::string_view word) {
                        [&](char c) { return lower(c) || (c >= '0' && c <= '9') || c == '_'; });
 }
 
-std::string why_no_policy_name(std::string_view name) {
+std::string policy_name_problem(std::string_view name) {
     if (!is_snake_case(name))
         return "expected snake_case: lower case letters, digits and _, beginning with a letter";
     if (name.size() > name_max)
@@ -138,18 +139,18 @@ std::string why_no_policy_name(std::string_view name) {
     return "";
 }
 
-result<description> read_descriptor(const moorage_descriptor *given) {
-    if (!given)
+result<description> read_descriptor(const moorage_descriptor *record) {
+    if (!record)
         return error{"is null; descriptor(index) must answer for every index below the count"};
-    if (given->size < descriptor_size_min || given->size > record_size_max)
+    if (record->size < descriptor_size_min || record->size > record_size_max)
         return error{
             format("has size {}, expected {} or more; set size to sizeof(moorage_descriptor)",
-                   given->size, descriptor_size_min)};
-    description out{completed<moorage_descriptor>(given), {}};
-    moorage_descriptor &d = out.descriptor;
+                   record->size, descriptor_size_min)};
+    description checked{completed<moorage_descriptor>(record), {}};
+    moorage_descriptor &d = checked.descriptor;
     if (!d.plugin_name) return error{"has no name; set plugin_name"};
-    if (const std::string why = why_no_policy_name(d.plugin_name); !why.empty())
-        return error{format("has the name {}: {}", d.plugin_name, why)};
+    if (const std::string reason = policy_name_problem(d.plugin_name); !reason.empty())
+        return error{format("has the name {}: {}", d.plugin_name, reason)};
     if (!d.plugin_version || !*d.plugin_version)
         return error{format("policy {} has no version; set plugin_version", d.plugin_name)};
     if (!d.plugin_summary || !*d.plugin_summary)
@@ -158,8 +159,8 @@ result<description> read_descriptor(const moorage_descriptor *given) {
     if (auto kinds_sound = check_kinds(d); !kinds_sound) return kinds_sound.failure();
     auto params = read_params(d);
     if (!params) return params.failure();
-    out.params = std::move(params).value();
-    return out;
+    checked.params = std::move(params).value();
+    return checked;
 }
 
 }  // namespace moorage::core

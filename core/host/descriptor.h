@@ -14,7 +14,7 @@ namespace moorage::core {
 bool is_snake_case(std::string_view word);
 // Why a policy must not have this name: the configuration or the command line uses it for something
 // else, or it is too long for a file name. "": the name is fine.
-std::string why_no_policy_name(std::string_view name);
+std::string policy_name_problem(std::string_view name);
 
 // A descriptor and its parameters, in records of this host's sizes.
 struct description {
@@ -23,6 +23,6 @@ struct description {
 };
 
 // Checks and completes a descriptor from a library. The error names the wrong field.
-result<description> read_descriptor(const moorage_descriptor *given);
+result<description> read_descriptor(const moorage_descriptor *record);
 
 }  // namespace moorage::core

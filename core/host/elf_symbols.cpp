@@ -42,10 +42,10 @@ public:
     bool regular() const { return regular_; }
     uint64_t bytes() const { return bytes_; }
 
-    bool read(uint64_t offset, void *out, uint64_t bytes) const {
+    bool read(uint64_t offset, void *target, uint64_t bytes) const {
         if (offset > bytes_ || bytes_ - offset < bytes) return false;
         for (uint64_t done = 0; done < bytes;) {
-            const ssize_t got = pread(file_, static_cast<char *>(out) + done, bytes - done,
+            const ssize_t got = pread(file_, static_cast<char *>(target) + done, bytes - done,
                                       static_cast<off_t>(offset + done));
             if (got <= 0) return false;
             done += static_cast<uint64_t>(got);
@@ -53,7 +53,7 @@ public:
         return true;
     }
     template <class Record>
-    std::optional<Record> at(uint64_t offset) const {
+    std::optional<Record> record_at(uint64_t offset) const {
         Record record;
         if (!read(offset, &record, sizeof(record))) return {};
         return record;
@@ -84,7 +84,7 @@ result<std::vector<Elf64_Phdr>> segments_of(const image &file) {
         return error{
             "is not a shared library (no ELF header); rebuild the policy as a shared "
             "object"};
-    const auto header = file.at<Elf64_Ehdr>(0);
+    const auto header = file.record_at<Elf64_Ehdr>(0);
     if (!header || header->e_ident[EI_CLASS] != ELFCLASS64 ||
         header->e_ident[EI_DATA] != ELFDATA2LSB || header->e_phentsize != sizeof(Elf64_Phdr))
         return error{"is not a 64-bit shared library; rebuild the policy for this machine"};
@@ -93,11 +93,11 @@ result<std::vector<Elf64_Phdr>> segments_of(const image &file) {
     // The loader does not check the length of the file, so a truncated library would end the
     // process with a bus error.
     if (segments)
-        for (const Elf64_Phdr &one : *segments)
-            if (one.p_type == PT_LOAD || one.p_type == PT_DYNAMIC)
-                needed = std::max(needed, one.p_offset > UINT64_MAX - one.p_filesz
+        for (const Elf64_Phdr &segment : *segments)
+            if (segment.p_type == PT_LOAD || segment.p_type == PT_DYNAMIC)
+                needed = std::max(needed, segment.p_offset > UINT64_MAX - segment.p_filesz
                                               ? UINT64_MAX
-                                              : one.p_offset + one.p_filesz);
+                                              : segment.p_offset + segment.p_filesz);
     if (!segments || needed > file.bytes())
         return error{
             format("is cut off: it has {} bytes, its segments need {}; copy or build it again",
@@ -107,52 +107,54 @@ result<std::vector<Elf64_Phdr>> segments_of(const image &file) {
 
 // The file offset of an address in the loaded library.
 uint64_t offset_of(uint64_t address, const std::vector<Elf64_Phdr> &segments) {
-    for (const Elf64_Phdr &one : segments)
-        if (one.p_type == PT_LOAD && address >= one.p_vaddr && address - one.p_vaddr < one.p_filesz)
-            return one.p_offset + (address - one.p_vaddr);
+    for (const Elf64_Phdr &segment : segments)
+        if (segment.p_type == PT_LOAD && address >= segment.p_vaddr &&
+            address - segment.p_vaddr < segment.p_filesz)
+            return segment.p_offset + (address - segment.p_vaddr);
     return 0;
 }
 
 std::optional<tables> tables_of(const image &file, const std::vector<Elf64_Phdr> &segments) {
-    const auto segment = std::find_if(segments.begin(), segments.end(), [](const Elf64_Phdr &one) {
-        return one.p_type == PT_DYNAMIC;
-    });
+    const auto segment =
+        std::find_if(segments.begin(), segments.end(),
+                     [](const Elf64_Phdr &header) { return header.p_type == PT_DYNAMIC; });
     if (segment == segments.end()) return {};
     const auto entries =
         file.table<Elf64_Dyn>(segment->p_offset, segment->p_filesz / sizeof(Elf64_Dyn));
     if (!entries) return {};
     tables found;
-    for (const Elf64_Dyn &one : *entries) {
-        if (one.d_tag == DT_NULL) break;
-        if (one.d_tag == DT_NEEDED) found.needed.push_back(one.d_un.d_val);
-        if (one.d_tag == DT_STRSZ) found.text_bytes = one.d_un.d_val;
-        if (one.d_tag == DT_SYMTAB) found.symbols = offset_of(one.d_un.d_ptr, segments);
-        if (one.d_tag == DT_STRTAB) found.texts = offset_of(one.d_un.d_ptr, segments);
-        if (one.d_tag == DT_HASH) found.hash = offset_of(one.d_un.d_ptr, segments);
-        if (one.d_tag == DT_GNU_HASH) found.gnu_hash = offset_of(one.d_un.d_ptr, segments);
+    for (const Elf64_Dyn &entry : *entries) {
+        if (entry.d_tag == DT_NULL) break;
+        if (entry.d_tag == DT_NEEDED) found.needed.push_back(entry.d_un.d_val);
+        if (entry.d_tag == DT_STRSZ) found.text_bytes = entry.d_un.d_val;
+        if (entry.d_tag == DT_SYMTAB) found.symbols = offset_of(entry.d_un.d_ptr, segments);
+        if (entry.d_tag == DT_STRTAB) found.texts = offset_of(entry.d_un.d_ptr, segments);
+        if (entry.d_tag == DT_HASH) found.hash = offset_of(entry.d_un.d_ptr, segments);
+        if (entry.d_tag == DT_GNU_HASH) found.gnu_hash = offset_of(entry.d_un.d_ptr, segments);
     }
     if (!found.symbols || !found.texts) return {};
     return found;
 }
 
 // The number of symbols, which only the hash tables give.
-std::optional<uint64_t> symbols_in(const image &file, const tables &in) {
-    if (in.hash) {
-        const auto counts = file.table<uint32_t>(in.hash, 2);  // buckets, chains: one per symbol
+std::optional<uint64_t> symbols_in(const image &file, const tables &tables) {
+    if (tables.hash) {
+        const auto counts =
+            file.table<uint32_t>(tables.hash, 2);  // buckets, chains: one per symbol
         if (counts) return (*counts)[1];
         return {};
     }
-    if (!in.gnu_hash) return {};
-    const auto head = file.table<uint32_t>(in.gnu_hash, 4);
+    if (!tables.gnu_hash) return {};
+    const auto head = file.table<uint32_t>(tables.gnu_hash, 4);
     if (!head) return {};
-    const uint64_t buckets_at = in.gnu_hash + 16 + uint64_t{(*head)[2]} * 8;
+    const uint64_t buckets_at = tables.gnu_hash + 16 + uint64_t{(*head)[2]} * 8;
     const auto buckets = file.table<uint32_t>(buckets_at, (*head)[0]);
     if (!buckets || buckets->empty()) return {};
     const uint64_t first = (*head)[1], chains_at = buckets_at + buckets->size() * 4;
     uint64_t last = *std::max_element(buckets->begin(), buckets->end());
     if (last < first) return first;
     for (;; ++last) {  // ends, because each step reads further into the file
-        const auto chain = file.at<uint32_t>(chains_at + (last - first) * 4);
+        const auto chain = file.record_at<uint32_t>(chains_at + (last - first) * 4);
         if (!chain) return {};
         if (*chain & 1) return last + 1;
     }
@@ -167,30 +169,30 @@ result<elf_symbols> read_elf_symbols(const std::filesystem::path &path) {
     const auto segments = segments_of(file);
     if (!segments) return segments.failure();
     const error damaged{"has no sound table of symbols; build it again"};
-    const auto in = tables_of(file, *segments);
-    if (!in) return damaged;
-    const auto count = symbols_in(file, *in);
+    const auto tables = tables_of(file, *segments);
+    if (!tables) return damaged;
+    const auto count = symbols_in(file, *tables);
     if (!count) return damaged;
-    const auto symbols = file.table<Elf64_Sym>(in->symbols, *count);
-    auto texts = file.table<char>(in->texts, in->text_bytes);
+    const auto symbols = file.table<Elf64_Sym>(tables->symbols, *count);
+    auto texts = file.table<char>(tables->texts, tables->text_bytes);
     if (!symbols || !texts || texts->empty() || texts->back() != '\0') return damaged;
     elf_symbols found;
     found.texts = std::make_unique<std::vector<char>>(std::move(*texts));
-    for (const uint64_t offset : in->needed) {
+    for (const uint64_t offset : tables->needed) {
         if (offset >= found.texts->size()) return damaged;
         const char *text = found.texts->data() + offset;
         found.needed.emplace_back(text, strnlen(text, name_bytes_max));
     }
-    for (const Elf64_Sym &one : *symbols) {
-        if (one.st_name >= found.texts->size()) return damaged;
-        const char *text = found.texts->data() + one.st_name;
+    for (const Elf64_Sym &symbol : *symbols) {
+        if (symbol.st_name >= found.texts->size()) return damaged;
+        const char *text = found.texts->data() + symbol.st_name;
         const std::string_view name(text, strnlen(text, name_bytes_max));
-        const auto binding = ELF64_ST_BIND(one.st_info), type = ELF64_ST_TYPE(one.st_info);
-        const auto visibility = ELF64_ST_VISIBILITY(one.st_other);
+        const auto binding = ELF64_ST_BIND(symbol.st_info), type = ELF64_ST_TYPE(symbol.st_info);
+        const auto visibility = ELF64_ST_VISIBILITY(symbol.st_other);
         if (name.empty() || binding == STB_LOCAL) continue;
-        if (one.st_shndx == SHN_UNDEF) {
-            found.taken.push_back(name);
-        } else if (one.st_shndx != SHN_ABS &&
+        if (symbol.st_shndx == SHN_UNDEF) {
+            found.imported.push_back(name);
+        } else if (symbol.st_shndx != SHN_ABS &&
                    (visibility == STV_DEFAULT || visibility == STV_PROTECTED)) {
             found.exported.push_back(name);
             if (binding == STB_GNU_UNIQUE) found.shared.push_back(name);

@@ -15,7 +15,7 @@ namespace moorage::core {
 struct elf_symbols {
     std::vector<std::string_view> exported;    // defined here, visible to others
     std::vector<std::string_view> functions;   // those of `exported` that can be called
-    std::vector<std::string_view> taken;       // used here, defined elsewhere
+    std::vector<std::string_view> imported;    // used here, defined elsewhere
     std::vector<std::string_view> shared;      // STB_GNU_UNIQUE: one for all libraries of a process
     std::vector<std::string_view> needed;      // libraries that are loaded with it
     std::unique_ptr<std::vector<char>> texts;  // owns the bytes of all names

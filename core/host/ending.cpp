@@ -49,7 +49,7 @@ uint64_t current_of(const call_board &page) {
 }
 
 // "policy mine (./mine.so)", "policy library ./mine.so"
-std::string who_owns(const call_board &page, uint32_t index) {
+std::string describe_owner(const call_board &page, uint32_t index) {
     const auto &owner = owner_at(page, uint64_t{index} << 32);
     const std::string policy = text_of(owner.policy), library = text_of(owner.library);
     return policy.empty() ? format("policy library {}", library)
@@ -69,73 +69,76 @@ std::string without_controls(std::string text) {
     return text;
 }
 
-std::string place_of(const ending &how) {
-    if (how.call.empty()) return "";
-    return how.call == name_of(entry_point::thread) ? " in a thread of its own" : " in " + how.call;
+std::string place_of(const ending &outcome) {
+    if (outcome.call.empty()) return "";
+    return outcome.call == name_of(entry_point::thread) ? " in a thread of its own"
+                                                        : " in " + outcome.call;
 }
 
-std::string what_happened(const ending &how) {
-    if (!how.file.empty()) return "";
-    if (how.endless)
+std::string what_happened(const ending &outcome) {
+    if (!outcome.file.empty()) return "";
+    if (outcome.endless)
         return format(
             "{} was called again and again, and the layer step did not end within {} ms "
             "(plugins.call_limit_ms); it was ended",
-            how.call.empty() ? "a policy" : how.call, how.limit_ms);
-    if (how.garbled)
+            outcome.call.empty() ? "a policy" : outcome.call, outcome.limit_ms);
+    if (outcome.garbled)
         return "closed, replaced or wrote to a descriptor that is moorage's, and its output was "
                "lost";
-    if (how.late)
+    if (outcome.late)
         return format("did not end within {} ms after it was asked to{}, and was ended",
-                      how.limit_ms, how.call.empty() ? "" : place_of(how));
-    if (how.stopped)
+                      outcome.limit_ms, outcome.call.empty() ? "" : place_of(outcome));
+    if (outcome.stopped)
         return format("stopped the process{}, which was ended then",
-                      how.call.empty() ? "" : place_of(how));
-    if (how.overran && how.call.empty())
-        return format("did not end within {} ms and was ended", how.limit_ms);
-    if (how.overran)
+                      outcome.call.empty() ? "" : place_of(outcome));
+    if (outcome.overran && outcome.call.empty())
+        return format("did not end within {} ms and was ended", outcome.limit_ms);
+    if (outcome.overran)
         return format("{} did not return within {} ms (plugins.call_limit_ms) and was ended",
-                      how.call, how.limit_ms);
-    const std::string what =
-        how.signal != 0    ? "died of " + how.signal_name()
-        : how.call.empty() ? format("ended before it was done, with exit code {}", how.exit_code)
-                           : format("ended the process with exit code {}", how.exit_code);
-    const bool killed = how.signal == SIGKILL;
-    return what + place_of(how) + (killed ? " (the kernel's, perhaps, for want of memory)" : "");
+                      outcome.call, outcome.limit_ms);
+    const std::string cause =
+        outcome.signal != 0 ? "died of " + outcome.signal_name()
+        : outcome.call.empty()
+            ? format("ended before it was done, with exit code {}", outcome.exit_code)
+            : format("ended the process with exit code {}", outcome.exit_code);
+    const bool killed = outcome.signal == SIGKILL;
+    return cause + place_of(outcome) +
+           (killed ? " (the kernel's, perhaps, for want of memory)" : "");
 }
 
-std::string who(const ending &how) {
-    if (how.call.empty() && !how.suspects.empty())
-        return how.garbled ? how.suspects : how.suspects + ", outside of its calls";
-    if (how.call.empty()) return "moorage itself, with no policy at work";
-    if (how.policy.empty()) return format("policy library {}", how.library);
-    return format("{} policy {} ({})", how.kind, how.policy, how.library);
+std::string describe_culprit(const ending &outcome) {
+    if (outcome.call.empty() && !outcome.suspects.empty())
+        return outcome.garbled ? outcome.suspects : outcome.suspects + ", outside of its calls";
+    if (outcome.call.empty()) return "moorage itself, with no policy at work";
+    if (outcome.policy.empty()) return format("policy library {}", outcome.library);
+    return format("{} policy {} ({})", outcome.kind, outcome.policy, outcome.library);
 }
 
 }  // namespace
 
 ending read_ending(const call_board &page, int state, std::string_view said) {
-    ending how;
+    ending outcome;
     if (WIFSIGNALED(state))
-        how.signal = WTERMSIG(state);
+        outcome.signal = WTERMSIG(state);
     else
-        how.exit_code = WEXITSTATUS(state);
+        outcome.exit_code = WEXITSTATUS(state);
     if (const uint32_t forked = page.forked_owner; forked != 0)
-        how.forked = who_owns(page, forked - 1);
+        outcome.forked = describe_owner(page, forked - 1);
     const uint64_t current = current_of(page);
     const auto call = static_cast<entry_point>(static_cast<uint32_t>(current));
-    how.finished = page.done != 0 && how.signal == 0 && call == entry_point::none;
-    if (how.finished) {
-        how.exit_code = page.exit_code;  // whatever a thread changed meanwhile
-        return how;
+    outcome.finished = page.done != 0 && outcome.signal == 0 && call == entry_point::none;
+    if (outcome.finished) {
+        outcome.exit_code = page.exit_code;  // whatever a thread changed meanwhile
+        return outcome;
     }
-    how.file = text_of(page.file);
+    outcome.file = text_of(page.file);
     // The thread that calls policies may have continued while another one died.
-    if (notes_own_call(page) || page.culprit[0] != '\0') how.note = text_of(page.note);
-    if (how.note.empty()) how.note = last_line(said);
-    how.in_step = page.in_step != 0;
-    how.layer = page.layer;
-    how.token = page.token;
-    if (!how.file.empty()) return how;
+    if (notes_own_call(page) || page.culprit[0] != '\0') outcome.note = text_of(page.note);
+    if (outcome.note.empty()) outcome.note = last_line(said);
+    outcome.in_step = page.in_step != 0;
+    outcome.layer = page.layer;
+    outcome.token = page.token;
+    if (!outcome.file.empty()) return outcome;
     const auto thread_of_its_own = static_cast<uint64_t>(entry_point::thread);
     const std::string culprit = text_of(page.culprit);
     const uint32_t known = page.culprit_owner, starter = page.threads_owner;
@@ -144,23 +147,24 @@ ending read_ending(const call_board &page, int state, std::string_view said) {
     const bool is_called =
         call != entry_point::none && known != 0 && library_of(of_culprit) == library_of(current);
     if (!culprit.empty() && !is_called) {
-        how.call = name_of(entry_point::thread);
+        outcome.call = name_of(entry_point::thread);
         if (known != 0)
-            blame(how, page, of_culprit | thread_of_its_own);
+            blame(outcome, page, of_culprit | thread_of_its_own);
         else
-            how.library = culprit;
-    } else if (starter != 0 && (how.signal == 0 || how.signal == SIGKILL) &&
+            outcome.library = culprit;
+    } else if (starter != 0 && (outcome.signal == 0 || outcome.signal == SIGKILL) &&
                (call == entry_point::none ||
                 library_of(uint64_t{starter - 1} << 32) != library_of(current))) {
         // The kernel does not tell which thread it was, but few libraries have threads.
-        blame(how, page, uint64_t{starter - 1} << 32 | thread_of_its_own);
-        if (call != entry_point::none && how.note.empty())
-            how.note = format("unless {} did it in {}",
-                              who_owns(page, static_cast<uint32_t>(current >> 32)), name_of(call));
+        blame(outcome, page, uint64_t{starter - 1} << 32 | thread_of_its_own);
+        if (call != entry_point::none && outcome.note.empty())
+            outcome.note =
+                format("unless {} did it in {}",
+                       describe_owner(page, static_cast<uint32_t>(current >> 32)), name_of(call));
     } else {
-        blame(how, page, current);
+        blame(outcome, page, current);
     }
-    return how;
+    return outcome;
 }
 
 // Whether a library is the program's own. The path may be cut off.
@@ -176,40 +180,44 @@ std::string loaded_policies(const call_board &page) {
         const std::string library = text_of(page.owners[place].library);
         if (library.empty() || is_bundled(library)) continue;
         std::string &name = by_library[library];
-        if (name.empty() || page.owners[place].policy[0] != '\0') name = who_owns(page, place);
+        if (name.empty() || page.owners[place].policy[0] != '\0')
+            name = describe_owner(page, place);
     }
     std::vector<std::string> names;
     for (const auto &[library, name] : by_library) names.push_back(name);
     return listed(names, "or");
 }
 
-void note_suspects(ending &how, const call_board &page, bool is_asked) {
-    if (how.finished || !how.file.empty()) return;
+void note_suspects(ending &outcome, const call_board &page, bool is_asked) {
+    if (outcome.finished || !outcome.file.empty()) return;
     static constexpr int raised_by_calls[] = {SIGSEGV, SIGBUS,  SIGFPE, SIGILL,
                                               SIGABRT, SIGTRAP, SIGKILL};
-    const bool came_from_outside = how.stopped || (how.signal != 0 && !is_asked && !how.overran &&
-                                                   std::ranges::find(raised_by_calls, how.signal) ==
-                                                       std::end(raised_by_calls));
-    if (!how.call.empty() && !(came_from_outside && is_bundled(how.library))) return;
+    const bool came_from_outside =
+        outcome.stopped ||
+        (outcome.signal != 0 && !is_asked && !outcome.overran &&
+         std::ranges::find(raised_by_calls, outcome.signal) == std::end(raised_by_calls));
+    if (!outcome.call.empty() && !(came_from_outside && is_bundled(outcome.library))) return;
     // A fault in moorage's own code, or work of its own that takes too long, is its own fault.
-    const bool is_own = (how.signal != 0 && !came_from_outside) || how.overran || how.late;
-    if (how.call.empty() && is_own && !how.garbled) return;
-    how.suspects = loaded_policies(page);
-    if (how.suspects.empty() || how.call.empty()) return;
-    const std::string at_work = format("{} policy {} was in {}", how.kind, how.policy, how.call);
-    how.note = how.note.empty() ? at_work : at_work + "; " + how.note;
-    how.policy = how.library = how.kind = how.call = "";
+    const bool is_own =
+        (outcome.signal != 0 && !came_from_outside) || outcome.overran || outcome.late;
+    if (outcome.call.empty() && is_own && !outcome.garbled) return;
+    outcome.suspects = loaded_policies(page);
+    if (outcome.suspects.empty() || outcome.call.empty()) return;
+    const std::string at_work =
+        format("{} policy {} was in {}", outcome.kind, outcome.policy, outcome.call);
+    outcome.note = outcome.note.empty() ? at_work : at_work + "; " + outcome.note;
+    outcome.policy = outcome.library = outcome.kind = outcome.call = "";
 }
 
-void blame(ending &how, const call_board &page, uint64_t current) {
+void blame(ending &outcome, const call_board &page, uint64_t current) {
     const auto call = static_cast<entry_point>(static_cast<uint32_t>(current));
     if (call == entry_point::none) return;
     const auto &owner = owner_at(page, current);
-    how.policy = text_of(owner.policy);
-    how.library = text_of(owner.library);
-    how.call = name_of(call);
-    how.kind = kind_of(call);
-    if (how.kind.empty()) how.kind = text_of(owner.kinds);
+    outcome.policy = text_of(owner.policy);
+    outcome.library = text_of(owner.library);
+    outcome.call = name_of(call);
+    outcome.kind = kind_of(call);
+    if (outcome.kind.empty()) outcome.kind = text_of(owner.kinds);
 }
 
 std::string ending::signal_name() const {
@@ -220,34 +228,36 @@ std::string ending::signal_name() const {
 
 std::string ending::text() const {
     if (finished) return format("ended with exit code {}", exit_code);
-    std::string line = !file.empty() ? format("{} changed while it was in use", file)
-                                     : format("{}: {}", who(*this), what_happened(*this));
+    std::string line = !file.empty()
+                           ? format("{} changed while it was in use", file)
+                           : format("{}: {}", describe_culprit(*this), what_happened(*this));
     if (in_step && layer != MOORAGE_NONE) line += format(", layer {}, token {}", layer, token);
     if (in_step && layer == MOORAGE_NONE) line += format(", from token {} on", token);
     if (!note.empty()) line += ": " + note;
     return without_controls(std::move(line));
 }
 
-json to_json(const ending &how) {
+json to_json(const ending &outcome) {
     const auto or_null = [](const std::string &text) {
         return text.empty() ? json(nullptr) : json(text);
     };
-    const bool in_step = how.in_step, exited = how.signal == 0;
-    return {{"error", how.text()},
-            {"policy", or_null(how.policy)},
-            {"library", or_null(how.library)},
-            {"kind", or_null(how.kind)},
-            {"call", or_null(how.call)},
-            {"layer", in_step && how.layer != MOORAGE_NONE ? json(how.layer) : json(nullptr)},
-            {"token", in_step ? json(how.token) : json(nullptr)},
-            {"signal", or_null(how.signal_name())},
-            {"exit_code", exited ? json(how.exit_code) : json(nullptr)},
-            {"overran", how.overran},
-            {"stopped", how.stopped},
-            {"garbled", how.garbled},
-            {"suspects", or_null(how.suspects)},
-            {"note", or_null(how.note)},
-            {"file", or_null(how.file)}};
+    const bool in_step = outcome.in_step, exited = outcome.signal == 0;
+    return {
+        {"error", outcome.text()},
+        {"policy", or_null(outcome.policy)},
+        {"library", or_null(outcome.library)},
+        {"kind", or_null(outcome.kind)},
+        {"call", or_null(outcome.call)},
+        {"layer", in_step && outcome.layer != MOORAGE_NONE ? json(outcome.layer) : json(nullptr)},
+        {"token", in_step ? json(outcome.token) : json(nullptr)},
+        {"signal", or_null(outcome.signal_name())},
+        {"exit_code", exited ? json(outcome.exit_code) : json(nullptr)},
+        {"overran", outcome.overran},
+        {"stopped", outcome.stopped},
+        {"garbled", outcome.garbled},
+        {"suspects", or_null(outcome.suspects)},
+        {"note", or_null(outcome.note)},
+        {"file", or_null(outcome.file)}};
 }
 
 }  // namespace moorage::core

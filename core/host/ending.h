@@ -11,15 +11,15 @@ namespace moorage::core {
 // `state`: from waitpid. `said`: what the child printed, if that was kept.
 ending read_ending(const call_board &page, int state, std::string_view said);
 // For a work whose step did not end: names the policy that kept it, from the board's `current`.
-void blame(ending &how, const call_board &page, uint64_t current);
+void blame(ending &outcome, const call_board &page, uint64_t current);
 // Lists the policies that are not bundled if the culprit is unknown. That is so if no policy was at
 // work, or if a bundled one was while the process was stopped or got a signal that no call raises.
 // `is_asked`: this process was asked to end and passed the signal on.
-void note_suspects(ending &how, const call_board &page, bool is_asked);
+void note_suspects(ending &outcome, const call_board &page, bool is_asked);
 // The loaded policies that are not bundled: "policy mine (./mine.so) and policy b (./b.so)"; "".
 std::string loaded_policies(const call_board &page);
 // {"error": text, "policy", "library", "kind", "call", "layer", "token", "signal", "exit_code",
 // "overran", "note", "file"}; null where there is no value.
-json to_json(const ending &how);
+json to_json(const ending &outcome);
 
 }  // namespace moorage::core

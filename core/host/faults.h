@@ -15,15 +15,15 @@ class fault_log {
 public:
     explicit fault_log(on_fault action = on_fault::abort) : action_(action) {}
 
-    // Records one piece of wrong advice of `policy`. `what` describes it, for example "victim 17
+    // Records one piece of wrong advice of `policy`. `problem` describes it, for example "victim 17
     // (layer 2 expert 1) is pinned". Logs the first replaced one of each policy. True: the default
     // may replace it. False: the run must end. `replaced` is false if there is no advice that the
     // default could replace.
-    bool report(std::string_view policy, std::string_view what, bool replaced = true);
+    bool report(std::string_view policy, std::string_view problem, bool replaced = true);
 
     // Records that the policy was asked and left the choice to the default. This is not wrong, but
     // is reported.
-    void no_advice(std::string_view policy);
+    void note_no_advice(std::string_view policy);
 
     uint64_t count(std::string_view policy) const;
     const std::map<std::string, uint64_t, std::less<>> &counts() const { return counts_; }

@@ -31,9 +31,9 @@ void *fenced_allocate(size_t bytes) {
     return first + (whole - bytes);
 }
 
-void fenced_free(void *at, size_t bytes) {
+void fenced_free(void *address, size_t bytes) {
     const size_t whole = whole_pages(bytes);
-    munmap(static_cast<char *>(at) - (whole - bytes), whole + page_bytes());
+    munmap(static_cast<char *>(address) - (whole - bytes), whole + page_bytes());
 }
 
 }  // namespace moorage::core

@@ -10,7 +10,7 @@ namespace moorage::core {
 // The array ends at the end of a page, and the next page has no access rights. For a few long-lived
 // arrays.
 void *fenced_allocate(size_t bytes);
-void fenced_free(void *at, size_t bytes);
+void fenced_free(void *address, size_t bytes);
 
 template <class T>
 struct fenced_allocator {
@@ -19,7 +19,7 @@ struct fenced_allocator {
     template <class Other>
     fenced_allocator(const fenced_allocator<Other> &) {}
     T *allocate(size_t count) { return static_cast<T *>(fenced_allocate(count * sizeof(T))); }
-    void deallocate(T *at, size_t count) { fenced_free(at, count * sizeof(T)); }
+    void deallocate(T *address, size_t count) { fenced_free(address, count * sizeof(T)); }
     friend bool operator==(const fenced_allocator &, const fenced_allocator &) { return true; }
 };
 template <class T>

@@ -15,19 +15,19 @@ namespace moorage::core {
 namespace {
 
 // The kind that it runs as, or the first of its kinds if none is given.
-std::string label_of(const policy &of, std::string_view kind) {
-    if (!kind.empty()) return format("{} plugin {}", kind, of.name());
+std::string label_of(const policy &policy, std::string_view kind) {
+    if (!kind.empty()) return format("{} plugin {}", kind, policy.name());
     for (const std::string_view kind : kinds)
-        if (of.is(kind)) return format("{} plugin {}", kind, of.name());
-    return format("plugin {}", of.name());
+        if (policy.is(kind)) return format("{} plugin {}", kind, policy.name());
+    return format("plugin {}", policy.name());
 }
 
 // All kinds of a policy, for calls that belong to no single kind.
-std::string kinds_of(const policy &of) {
-    std::string all;
+std::string kinds_of(const policy &policy) {
+    std::string names;
     for (const std::string_view kind : kinds)
-        if (of.is(kind)) all += (all.empty() ? "" : ", ") + std::string(kind);
-    return all;
+        if (policy.is(kind)) names += (names.empty() ? "" : ", ") + std::string(kind);
+    return names;
 }
 
 const char *status_name(int32_t code) {
@@ -81,8 +81,8 @@ bool has_required(const moorage_wire &t) {
 }  // namespace
 
 struct instance::content {
-    policy_caller &via;
-    const policy &from;
+    policy_caller &caller;
+    const policy &registered_policy;
     library &home;
     service_host host;
     parameter_values parameters;
@@ -101,14 +101,18 @@ struct instance::content {
     moorage_placement placement{};
     moorage_wire wire{};
 
-    content(policy_caller &calling, const policy &of, library &in, const environment &where)
-        : via(calling), from(of), home(in), host(where, label_of(of, where.kind)) {
-        via.host = &host;
-        via.name = of.name();
-        via.owner = owner_of(of.name(), kinds_of(of), of.path.string());
-        via.keeps_to_itself = in.keeps_to_itself;
-        note_owner_of_library(reinterpret_cast<const void *>(in.module.create), via.owner);
-        via.faults = where.faults;
+    content(policy_caller &calling, const policy &policy, library &library,
+            const environment &environment)
+        : caller(calling),
+          registered_policy(policy),
+          home(library),
+          host(environment, label_of(policy, environment.kind)) {
+        caller.host = &host;
+        caller.name = policy.name();
+        caller.owner = owner_of(policy.name(), kinds_of(policy), policy.path.string());
+        caller.is_self_contained = library.is_self_contained;
+        note_owner_of_library(reinterpret_cast<const void *>(library.module.create), caller.owner);
+        caller.faults = environment.faults;
     }
     ~content();
 
@@ -118,36 +122,37 @@ struct instance::content {
     }
     // Reports other changes by the call, if there is no fault log for them.
     status undisturbed() {
-        if (via.disturbance.empty()) return success();
-        return error{format("{}: {}", host.label, std::exchange(via.disturbance, {}))};
+        if (caller.disturbance.empty()) return success();
+        return error{format("{}: {}", host.label, std::exchange(caller.disturbance, {}))};
     }
     status make();
     status check_calls();
     template <class Table>
-    status find(const char *id, Table &table, const Table *&out);
+    status find(const char *id, Table &table, const Table *&target);
 };
 
 instance::content::~content() {
-    if (!via.plugin) return;
+    if (!caller.plugin) return;
     const auto lock = load_lock();
-    if (active) via.control(entry_point::deactivate, calls.deactivate, via.plugin);
-    if (calls.destroy) via.control(entry_point::destroy, calls.destroy, via.plugin);
+    if (active) caller.control(entry_point::deactivate, calls.deactivate, caller.plugin);
+    if (calls.destroy) caller.control(entry_point::destroy, calls.destroy, caller.plugin);
     --home.instances;
 }
 
 status instance::content::make() {
     const auto lock = load_lock();
     if (auto ready = initialise(home); !ready) return ready.failure();
-    const auto values = typed_values(from.params, parameters);
-    host.random = policy_stream(host.where.seed, from.name());
-    moorage_plugin *made = nullptr;
+    const auto values = typed_values(registered_policy.params, parameters);
+    host.random = policy_stream(host.inputs.seed, registered_policy.name());
+    moorage_plugin *plugin = nullptr;
     const int32_t code =
-        via.control(entry_point::create, from.module->create, from.descriptor->plugin_name,
-                    &host.table, values.data(), static_cast<uint32_t>(values.size()), &made);
+        caller.control(entry_point::create, registered_policy.module->create,
+                       registered_policy.descriptor->plugin_name, &host.table, values.data(),
+                       static_cast<uint32_t>(values.size()), &plugin);
     if (code != MOORAGE_OK) return failed("create", code);
-    if (!made)
+    if (!plugin)
         return error{format("{}: create answered ok but left out null; set *out", host.label)};
-    via.plugin = made;
+    caller.plugin = plugin;
     ++home.instances;
     home.used = true;
     if (auto kept = undisturbed(); !kept) return kept;
@@ -155,13 +160,14 @@ status instance::content::make() {
 }
 
 status instance::content::check_calls() {
-    const uint32_t size = via.read(entry_point::create, [&] { return via.plugin->size; });
+    const uint32_t size = caller.read(entry_point::create, [&] { return caller.plugin->size; });
     if (size < plugin_size_min || size > record_size_max)
         return error{
             format("{}: moorage_plugin has size {}, expected {} or more; set size to "
                    "sizeof(moorage_plugin)",
                    host.label, size, plugin_size_min)};
-    calls = via.read(entry_point::create, [&] { return completed<moorage_plugin>(via.plugin); });
+    calls =
+        caller.read(entry_point::create, [&] { return completed<moorage_plugin>(caller.plugin); });
     if (calls.destroy && calls.activate && calls.deactivate && calls.reset && calls.get_interface)
         return success();
     return error{
@@ -171,60 +177,61 @@ status instance::content::check_calls() {
 }
 
 template <class Table>
-status instance::content::find(const char *id, Table &table, const Table *&out) {
-    if (!from.is(id)) return success();
-    const void *given =
-        via.control(entry_point::get_interface, calls.get_interface, via.plugin, id);
-    if (!given)
+status instance::content::find(const char *id, Table &table, const Table *&target) {
+    if (!registered_policy.is(id)) return success();
+    const void *answer =
+        caller.control(entry_point::get_interface, calls.get_interface, caller.plugin, id);
+    if (!answer)
         return error{
             format("{}: declares {} but get_interface answers null for it", host.label, id)};
-    const auto size = via.read(entry_point::get_interface, [&] {
+    const auto size = caller.read(entry_point::get_interface, [&] {
         uint32_t bytes = 0;
-        std::memcpy(&bytes, given, sizeof(bytes));
+        std::memcpy(&bytes, answer, sizeof(bytes));
         return bytes;
     });
     if (size < required_bytes<Table> || size > record_size_max)
         return error{format("{}: table {} has size {}, expected {} or more; set its size",
                             host.label, id, size, required_bytes<Table>)};
-    table = via.read(entry_point::get_interface, [&] { return completed<Table>(given); });
+    table = caller.read(entry_point::get_interface, [&] { return completed<Table>(answer); });
     if (!has_required(table))
         return error{format("{}: table {} lacks a required function", host.label, id)};
-    out = &table;
+    target = &table;
     return success();
 }
 
 instance::instance() = default;
 instance::~instance() = default;
 
-result<std::unique_ptr<instance>> instance::create(const policy &from, const settings &given,
-                                                   const environment &where) {
-    library *home = library_of(from.module);
+result<std::unique_ptr<instance>> instance::create(const policy &policy, const settings &settings,
+                                                   const environment &environment) {
+    library *home = library_of(policy.module);
     assert(home && "a policy comes from a registry");
-    std::unique_ptr<instance> made(new instance);
-    made->content_ = std::make_unique<content>(made->caller_, from, *home, where);
-    content &c = *made->content_;
-    auto values = check_parameters(c.host.label, from.params, given);
+    std::unique_ptr<instance> created(new instance);
+    created->content_ = std::make_unique<content>(created->caller_, policy, *home, environment);
+    content &c = *created->content_;
+    auto values = check_parameters(c.host.label, policy.params, settings);
     if (!values) return values.failure();
     c.parameters = std::move(values).value();
-    if ((from.descriptor->needs & MOORAGE_NEEDS_FUTURE) && !where.future)
+    if ((policy.descriptor->needs & MOORAGE_NEEDS_FUTURE) && !environment.future)
         return error{format(
             "{} needs the whole trace in advance, which this source cannot give; use another "
             "policy or a trace as source",
             c.host.label)};
     if (auto done = c.make(); !done) return done.failure();
-    for (const status &found : {c.find(MOORAGE_INTERFACE_OBSERVER, c.observer, made->observer),
-                                c.find(MOORAGE_INTERFACE_FACTS, c.facts, made->facts),
-                                c.find(MOORAGE_INTERFACE_REPLAY, c.replayer, made->replayer),
-                                c.find(MOORAGE_INTERFACE_ROUTER, c.router, made->router),
-                                c.find(MOORAGE_INTERFACE_CACHE, c.cache, made->cache),
-                                c.find(MOORAGE_INTERFACE_BUDGET, c.budget, made->budget),
-                                c.find(MOORAGE_INTERFACE_PREFETCH, c.prefetch, made->prefetch),
-                                c.find(MOORAGE_INTERFACE_DISPATCH, c.dispatch, made->dispatch),
-                                c.find(MOORAGE_INTERFACE_TRANSPORT, c.transport, made->transport),
-                                c.find(MOORAGE_INTERFACE_PLACEMENT, c.placement, made->placement),
-                                c.find(MOORAGE_INTERFACE_WIRE, c.wire, made->wire)})
+    for (const status &found :
+         {c.find(MOORAGE_INTERFACE_OBSERVER, c.observer, created->observer),
+          c.find(MOORAGE_INTERFACE_FACTS, c.facts, created->facts),
+          c.find(MOORAGE_INTERFACE_REPLAY, c.replayer, created->replayer),
+          c.find(MOORAGE_INTERFACE_ROUTER, c.router, created->router),
+          c.find(MOORAGE_INTERFACE_CACHE, c.cache, created->cache),
+          c.find(MOORAGE_INTERFACE_BUDGET, c.budget, created->budget),
+          c.find(MOORAGE_INTERFACE_PREFETCH, c.prefetch, created->prefetch),
+          c.find(MOORAGE_INTERFACE_DISPATCH, c.dispatch, created->dispatch),
+          c.find(MOORAGE_INTERFACE_TRANSPORT, c.transport, created->transport),
+          c.find(MOORAGE_INTERFACE_PLACEMENT, c.placement, created->placement),
+          c.find(MOORAGE_INTERFACE_WIRE, c.wire, created->wire)})
         if (!found) return found.failure();
-    return made;
+    return created;
 }
 
 status instance::activate(const moorage_limits &limits) {
@@ -234,11 +241,11 @@ status instance::activate(const moorage_limits &limits) {
             format("{}: activate on an active instance; deactivate it first", c.host.label)};
     c.host.mapped = true;
     c.host.last_error.clear();
-    c.host.random = policy_stream(c.host.where.seed, c.from.name());
-    if (c.host.where.future) c.host.where.future->rewind();
-    const moorage_limits given = limits;  // a copy, which the plugin may change
+    c.host.random = policy_stream(c.host.inputs.seed, c.registered_policy.name());
+    if (c.host.inputs.future) c.host.inputs.future->rewind();
+    const moorage_limits limits_copy = limits;  // a copy, which the plugin may change
     const int32_t code =
-        c.via.control(entry_point::activate, c.calls.activate, c.via.plugin, &given);
+        c.caller.control(entry_point::activate, c.calls.activate, c.caller.plugin, &limits_copy);
     if (code != MOORAGE_OK) {
         c.host.mapped = false;
         return c.failed("activate", code);
@@ -251,16 +258,16 @@ status instance::activate(const moorage_limits &limits) {
 void instance::deactivate() {
     content &c = *content_;
     if (!c.active) return;
-    c.via.control(entry_point::deactivate, c.calls.deactivate, c.via.plugin);
+    c.caller.control(entry_point::deactivate, c.calls.deactivate, c.caller.plugin);
     c.active = c.host.mapped = false;
 }
 
 void instance::reset() {
     content &c = *content_;
     assert(c.active && "reset needs an active instance");
-    c.host.random = policy_stream(c.host.where.seed, c.from.name());
-    if (c.host.where.future) c.host.where.future->rewind();
-    c.via.control(entry_point::reset, c.calls.reset, c.via.plugin);
+    c.host.random = policy_stream(c.host.inputs.seed, c.registered_policy.name());
+    if (c.host.inputs.future) c.host.inputs.future->rewind();
+    c.caller.control(entry_point::reset, c.calls.reset, c.caller.plugin);
 }
 
 status instance::control(entry_point which, const std::function<int32_t(moorage_plugin *)> &work) {
@@ -268,8 +275,8 @@ status instance::control(entry_point which, const std::function<int32_t(moorage_
     c.host.last_error.clear();
     using function = std::function<int32_t(moorage_plugin *)>;
     int32_t (*const run)(const function *, moorage_plugin *) =
-        [](const function *given, moorage_plugin *plugin) { return (*given)(plugin); };
-    const int32_t code = c.via.control(which, run, &work, c.via.plugin);
+        [](const function *wrapped, moorage_plugin *plugin) { return (*wrapped)(plugin); };
+    const int32_t code = c.caller.control(which, run, &work, c.caller.plugin);
     if (code != MOORAGE_OK) return c.failed(std::string(name_of(which)).c_str(), code);
     return c.undisturbed();
 }
@@ -280,10 +287,10 @@ result<std::vector<fact>> instance::state_facts() {
     std::vector<fact> stated;
     if (!facts) return stated;
     const std::string &label = content_->host.label;
-    std::vector<moorage_fact> given(facts_max);
+    std::vector<moorage_fact> records(facts_max);
     uint32_t count = 0;
     const status done = control(entry_point::facts, [&](moorage_plugin *plugin) {
-        count = facts->facts(plugin, given.data(), facts_max);
+        count = facts->facts(plugin, records.data(), facts_max);
         return MOORAGE_OK;
     });
     if (!done) return done.failure();
@@ -291,19 +298,19 @@ result<std::vector<fact>> instance::state_facts() {
         return error{
             format("{}: facts returned {}, and there was room for {}", label, count, facts_max)};
     for (uint32_t i = 0; i < count; ++i) {
-        const char *text = given[i].plugin_name;
-        const std::string_view name = content_->via.read(entry_point::facts, [&] {
+        const char *text = records[i].plugin_name;
+        const std::string_view name = content_->caller.read(entry_point::facts, [&] {
             return text ? std::string_view(text, strnlen(text, name_max + 1)) : std::string_view();
         });
-        if (name.empty() || name.size() > name_max || std::isnan(given[i].value))
+        if (name.empty() || name.size() > name_max || std::isnan(records[i].value))
             return error{format("{}: fact {} has no name of 1 to {} letters, or no value", label, i,
                                 name_max)};
-        stated.push_back({std::string(name), given[i].value});
+        stated.push_back({std::string(name), records[i].value});
     }
     return stated;
 }
 
-const policy &instance::from() const { return content_->from; }
+const policy &instance::registered_policy() const { return content_->registered_policy; }
 const moorage_limits &instance::limits() const { return content_->limits; }
 const std::vector<std::pair<std::string, setting_value>> &instance::parameters() const {
     return content_->parameters;

@@ -51,9 +51,10 @@ struct environment {
 class instance {
 public:
     // Checks every setting against the declaration. An unknown key names the nearest one, a value
-    // out of range names its limits, and both name the place. `given` holds policy parameters only.
-    static result<std::unique_ptr<instance>> create(const policy &from, const settings &given,
-                                                    const environment &where);
+    // out of range names its limits, and both name the place. `settings` holds policy parameters
+    // only.
+    static result<std::unique_ptr<instance>> create(const policy &policy, const settings &settings,
+                                                    const environment &environment);
     ~instance();  // deactivates if needed, then destroys
 
     status activate(const moorage_limits &limits);
@@ -78,12 +79,12 @@ public:
     // value is an error. [control]
     result<std::vector<fact>> state_facts();
 
-    const policy &from() const;
-    std::string_view name() const { return from().name(); }
+    const policy &registered_policy() const;
+    std::string_view name() const { return registered_policy().name(); }
     const moorage_limits &limits() const;
     moorage_plugin *plugin() const { return caller_.plugin; }
-    // From now on the host's time in its functions is added to `to` (borrowed); null: not timed.
-    void time_calls(entry_times *to) { caller_.times = to; }
+    // From now on the host's time in its functions is added to `times` (borrowed); null: not timed.
+    void time_calls(entry_times *times) { caller_.times = times; }
     // Parameters with their values, in declaration order.
     const std::vector<std::pair<std::string, setting_value>> &parameters() const;
 

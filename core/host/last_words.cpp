@@ -22,7 +22,7 @@ namespace moorage::core {
 namespace {
 
 constexpr int deadly[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-struct sigaction before[NSIG];
+struct sigaction previous_actions[NSIG];
 
 // Builds text without allocating memory.
 class line {
@@ -33,12 +33,12 @@ public:
     }
     line &operator<<(uintptr_t address) {
         char digits[2 * sizeof(address) + 1] = {};
-        size_t at = sizeof(digits) - 1;
+        size_t position = sizeof(digits) - 1;
         do {
-            digits[--at] = "0123456789abcdef"[address % 16];
+            digits[--position] = "0123456789abcdef"[address % 16];
             address /= 16;
         } while (address != 0);
-        return *this << "0x" << digits + at;
+        return *this << "0x" << digits + position;
     }
     std::string_view text() const { return {text_, used_}; }
 
@@ -87,18 +87,17 @@ void note_fault(int signal, const siginfo_t &about, const void *context) {
     else
         text << (signal == SIGSEGV || signal == SIGBUS ? "touched" : "at") << " address "
              << address;
-    if (const char *changed = mapped_file_changed())
-        text << "; meanwhile " << changed << " changed";
+    if (const char *changed = first_changed_file()) text << "; meanwhile " << changed << " changed";
     note_on_board(text.text());
     // The file's page has disappeared, which is no policy's fault.
-    const char *file = signal == SIGBUS ? mapped_file_at(about.si_addr) : nullptr;
+    const char *file = signal == SIGBUS ? mapped_path_at(about.si_addr) : nullptr;
     if (file) std::strncpy(board->file, file, sizeof(board->file) - 1);
 }
 
 void last_words(int signal, siginfo_t *about, void *context) {
     note_culprit_of(instruction_pointer(context), stack_pointer(context));
     note_fault(signal, *about, context);
-    const struct sigaction &old = before[signal];
+    const struct sigaction &old = previous_actions[signal];
     sigaction(signal, &old, nullptr);
     if ((old.sa_flags & SA_SIGINFO) && old.sa_sigaction)
         old.sa_sigaction(signal, about, context);  // the sanitizer's report
@@ -132,15 +131,15 @@ void install_last_words() {
     void *stack =
         mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (stack != MAP_FAILED) {
-        const stack_t own{stack, 0, stack_bytes};
-        sigaltstack(&own, nullptr);
+        const stack_t signal_stack{stack, 0, stack_bytes};
+        sigaltstack(&signal_stack, nullptr);
     }
     for (const int signal : deadly) {
         struct sigaction action {};
         action.sa_sigaction = last_words;
         action.sa_flags = SA_SIGINFO | SA_ONSTACK;
         sigfillset(&action.sa_mask);
-        sigaction(signal, &action, &before[signal]);
+        sigaction(signal, &action, &previous_actions[signal]);
     }
     std::set_terminate(last_exception);
 }

@@ -31,19 +31,19 @@ uintptr_t used_bytes = 0;
 std::mutex mutex;
 
 // Maps fresh memory twice, at the given addresses, or at new ones if they are null.
-bool map(uintptr_t bytes, void *&own, void *&shown) {
+bool map(uintptr_t bytes, void *&host_side, void *&policy_side) {
     const int file = memfd_create("moorage-lent", MFD_CLOEXEC);
     if (file < 0) return false;
-    const int fixed = own ? MAP_FIXED : 0;
+    const int fixed = host_side ? MAP_FIXED : 0;
     void *first = MAP_FAILED, *second = MAP_FAILED;
     if (ftruncate(file, static_cast<off_t>(bytes)) == 0) {
-        first =
-            mmap(own, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | fixed, file, 0);
-        second = mmap(shown, bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE | fixed, file, 0);
+        first = mmap(host_side, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | fixed,
+                     file, 0);
+        second = mmap(policy_side, bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE | fixed, file, 0);
     }
     close(file);
     if (first != MAP_FAILED && second != MAP_FAILED) {
-        own = first, shown = second;
+        host_side = first, policy_side = second;
         return true;
     }
     if (first != MAP_FAILED) munmap(first, bytes);
@@ -55,14 +55,14 @@ bool map(uintptr_t bytes, void *&own, void *&shown) {
 void separate() {
     new (&mutex) std::mutex;
     if (lent_mapping.bytes == 0 || used_bytes == 0) return;
-    auto *own = reinterpret_cast<void *>(lent_mapping.begin);
-    auto *shown = reinterpret_cast<void *>(lent_mapping.begin + lent_mapping.to_lent);
+    auto *host_side = reinterpret_cast<void *>(lent_mapping.begin);
+    auto *policy_side = reinterpret_cast<void *>(lent_mapping.begin + lent_mapping.lent_offset);
     void *kept =
         mmap(nullptr, used_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (kept == MAP_FAILED) _exit(1);
-    std::memcpy(kept, own, used_bytes);
-    if (!map(lent_mapping.bytes, own, shown)) _exit(1);
-    std::memcpy(own, kept, used_bytes);
+    std::memcpy(kept, host_side, used_bytes);
+    if (!map(lent_mapping.bytes, host_side, policy_side)) _exit(1);
+    std::memcpy(host_side, kept, used_bytes);
     munmap(kept, used_bytes);
 }
 
@@ -71,10 +71,11 @@ void open_mapping() {
     if (tried) return;
     tried = true;
     for (const uintptr_t bytes : sizes) {
-        void *own = nullptr, *shown = nullptr;
-        if (!map(bytes, own, shown)) continue;
-        lent_mapping = {reinterpret_cast<uintptr_t>(own), bytes,
-                        reinterpret_cast<uintptr_t>(shown) - reinterpret_cast<uintptr_t>(own)};
+        void *host_side = nullptr, *policy_side = nullptr;
+        if (!map(bytes, host_side, policy_side)) continue;
+        lent_mapping = {
+            reinterpret_cast<uintptr_t>(host_side), bytes,
+            reinterpret_cast<uintptr_t>(policy_side) - reinterpret_cast<uintptr_t>(host_side)};
         pthread_atfork(nullptr, nullptr, separate);
         return;
     }
@@ -100,12 +101,12 @@ void *lent_allocate(size_t bytes) {
     return fresh;
 }
 
-void lent_free(void *at, size_t bytes) {
-    if (reinterpret_cast<uintptr_t>(at) - lent_mapping.begin >= lent_mapping.bytes)
-        return ::operator delete(at);
+void lent_free(void *address, size_t bytes) {
+    if (reinterpret_cast<uintptr_t>(address) - lent_mapping.begin >= lent_mapping.bytes)
+        return ::operator delete(address);
     const std::lock_guard lock(mutex);
     free_block *&first = free_blocks[std::countr_zero(rounded(bytes))];
-    first = new (at) free_block{first};
+    first = new (address) free_block{first};
 }
 
 }  // namespace moorage::core

@@ -31,14 +31,14 @@ constexpr uint32_t descriptors_max = 256;
 
 // The libraries that stay loaded. Never destroyed: a policy's code must outlive every object that
 // could still call it, including static ones. The handles keep the libraries mapped.
-struct loaded {
+struct loaded_library {
     boost::dll::shared_library handle;
     library content;
     std::vector<std::string> shared;  // variables that the process shares between libraries
 };
 struct owner {
     std::recursive_mutex mutex;
-    std::vector<std::unique_ptr<loaded>> libraries, refused;
+    std::vector<std::unique_ptr<loaded_library>> libraries, refused;
     std::vector<library *> initialised;  // in order; deinit runs in reverse
 };
 owner &process() {
@@ -114,12 +114,12 @@ const char *missing_sanitizer(const elf_symbols &symbols) {
         {"__tsan_init", "thread"},
         {"__msan_init", "memory"}};
     for (const auto &[symbol, name] : sanitizers)
-        if (has(symbols.taken, symbol) && !dlsym(RTLD_DEFAULT, symbol)) return name;
+        if (has(symbols.imported, symbol) && !dlsym(RTLD_DEFAULT, symbol)) return name;
     return nullptr;
 }
 
 // "" if nothing in the file forbids running its code.
-std::string not_to_be_opened(const elf_symbols &symbols) {
+std::string refusal_reason(const elf_symbols &symbols) {
     if (!has(symbols.functions, MOORAGE_MODULE_SYMBOL)) return missing_symbol(symbols);
     if (const char *sanitizer = missing_sanitizer(symbols))
         return format(
@@ -158,98 +158,98 @@ std::vector<std::string> own_shared(const elf_symbols &symbols) {
 // table of the first library would replace that of the second. "": there is no such variable.
 std::string shared_with_others(const std::vector<std::string> &shared) {
     for (const auto *list : {&process().libraries, &process().refused})
-        for (const auto &other : *list) {
-            std::vector<std::string> both;
-            std::set_intersection(shared.begin(), shared.end(), other->shared.begin(),
-                                  other->shared.end(), std::back_inserter(both));
-            if (both.empty()) continue;
+        for (const auto &opened : *list) {
+            std::vector<std::string> common;
+            std::set_intersection(shared.begin(), shared.end(), opened->shared.begin(),
+                                  opened->shared.end(), std::back_inserter(common));
+            if (common.empty()) continue;
             return format(
                 "exports {} C++ variables that {} exports as well, and both would use those of "
                 "the latter, for example {}; build it with moorage_add_policy(), or with "
                 "-fvisibility=hidden and a version script that exports {} alone",
-                both.size(), other->content.path.string(), demangled(both.front()).substr(0, 200),
-                MOORAGE_MODULE_SYMBOL);
+                common.size(), opened->content.path.string(),
+                demangled(common.front()).substr(0, 200), MOORAGE_MODULE_SYMBOL);
         }
     return "";
 }
 
-status check_module(const moorage_module *given) {
-    if (!given)
+status check_module(const moorage_module *record) {
+    if (!record)
         return error{MOORAGE_MODULE_SYMBOL " returned null; it must return a static record"};
-    if (given->size < module_size_min)
+    if (record->size < module_size_min)
         return error{
             format("module record has {} bytes, expected {} or more; set size to "
                    "sizeof(moorage_module)",
-                   given->size, module_size_min)};
-    if (given->size > record_size_max)
+                   record->size, module_size_min)};
+    if (record->size > record_size_max)
         return error{
             format("module record claims {} bytes, more than any record has ({}); set size to "
                    "sizeof(moorage_module)",
-                   given->size, record_size_max)};
-    if (given->abi_major != MOORAGE_ABI_MAJOR)
-        return error{format("is of abi {}, and abi {} is needed; {}", given->abi_major,
+                   record->size, record_size_max)};
+    if (record->abi_major != MOORAGE_ABI_MAJOR)
+        return error{format("is of abi {}, and abi {} is needed; {}", record->abi_major,
                             MOORAGE_ABI_MAJOR,
-                            rebuild_or_upgrade(given->abi_major < MOORAGE_ABI_MAJOR))};
-    if (given->abi_minor_needed > MOORAGE_ABI_MINOR)
+                            rebuild_or_upgrade(record->abi_major < MOORAGE_ABI_MAJOR))};
+    if (record->abi_minor_needed > MOORAGE_ABI_MINOR)
         return error{format("needs abi {}.{} at least, host offers {}.{}; use a newer moorage",
-                            MOORAGE_ABI_MAJOR, given->abi_minor_needed, MOORAGE_ABI_MAJOR,
+                            MOORAGE_ABI_MAJOR, record->abi_minor_needed, MOORAGE_ABI_MAJOR,
                             MOORAGE_ABI_MINOR)};
-    if (!given->plugin_id || !*given->plugin_id)
+    if (!record->plugin_id || !*record->plugin_id)
         return error{"module record has no id; set plugin_id, for example org.example.mine"};
-    if (!given->plugin_version || !*given->plugin_version)
+    if (!record->plugin_version || !*record->plugin_version)
         return error{"module record has no version; set plugin_version"};
-    if (!given->descriptor)
+    if (!record->descriptor)
         return error{"module record: function descriptor is null; it is required"};
-    if (!given->create) return error{"module record: function create is null; it is required"};
-    if (given->descriptor_count == 0 || given->descriptor_count > descriptors_max)
+    if (!record->create) return error{"module record: function create is null; it is required"};
+    if (record->descriptor_count == 0 || record->descriptor_count > descriptors_max)
         return error{
             format("module record names {} policies, expected 1 .. {}; set descriptor_count",
-                   given->descriptor_count, descriptors_max)};
+                   record->descriptor_count, descriptors_max)};
     return success();
 }
 
-// Fills `out` from the library's record.
-status read_module(const moorage_module *given, library &out) {
-    if (auto sound = check_module(given); !sound) return sound.failure();
-    out.module = completed<moorage_module>(given);
+// Fills `library` from the library's record.
+status read_module(const moorage_module *record, library &library) {
+    if (auto sound = check_module(record); !sound) return sound.failure();
+    library.module = completed<moorage_module>(record);
     std::set<std::string_view> names;
-    for (uint32_t i = 0; i < out.module.descriptor_count; ++i) {
+    for (uint32_t i = 0; i < library.module.descriptor_count; ++i) {
         auto read = [&] {
             const policy_call at_work(0, entry_point::descriptor);
-            return read_descriptor(out.module.descriptor(i));
+            return read_descriptor(library.module.descriptor(i));
         }();
         if (!read) return error{format("descriptor {} {}", i, read.failure().text)};
         if (!names.insert(read->descriptor.plugin_name).second)
             return error{format("descriptor {}: policy {} is there twice; rename one", i,
                                 read->descriptor.plugin_name)};
-        out.descriptors.push_back(read->descriptor);
-        out.params.push_back(std::move(read->params));
+        library.descriptors.push_back(read->descriptor);
+        library.params.push_back(std::move(read->params));
     }
-    for (size_t i = 0; i < out.descriptors.size(); ++i)
-        out.descriptors[i].plugin_params = out.params[i].data();
+    for (size_t i = 0; i < library.descriptors.size(); ++i)
+        library.descriptors[i].plugin_params = library.params[i].data();
     return success();
 }
 
 // The loader's own sentence, without the text that Boost.DLL puts around it.
-std::string_view loader_text(std::string_view what) {
+std::string_view loader_text(std::string_view message) {
     constexpr std::string_view mark = "dlerror system message: ";
-    const size_t begin = what.find(mark);
-    if (begin == what.npos) return what;
-    what.remove_prefix(begin + mark.size());
-    return what.substr(0, what.rfind("): "));
+    const size_t begin = message.find(mark);
+    if (begin == message.npos) return message;
+    message.remove_prefix(begin + mark.size());
+    return message.substr(0, message.rfind("): "));
 }
 
 // Opens the file and reads its record. Errors give what its symbols forbid, or the loader's reason.
-status open_module(loaded &fresh) {
+status open_module(loaded_library &fresh) {
     library &content = fresh.content;
     const auto symbols = read_elf_symbols(content.path);
     if (!symbols) return symbols.failure();
-    if (std::string reason = not_to_be_opened(*symbols); !reason.empty()) return error{reason};
-    content.keeps_to_itself = keeps_to_itself(*symbols);
+    if (std::string reason = refusal_reason(*symbols); !reason.empty()) return error{reason};
+    content.is_self_contained = is_self_contained(*symbols);
     auto shared = own_shared(*symbols);
     if (std::string reason = shared_with_others(shared); !reason.empty()) return error{reason};
     fresh.shared = std::move(shared);
-    if (!content.keeps_to_itself) remember_surroundings();
+    if (!content.is_self_contained) remember_surroundings();
     try {
         {
             const policy_call at_work(0, entry_point::constructors);
@@ -263,7 +263,7 @@ status open_module(loaded &fresh) {
         note_library(content.path.string(), reinterpret_cast<const void *>(door));
         return read_module(door(), content);
     } catch (const std::exception &failure) {
-        const std::string mount = noexec_text(content.path);
+        const std::string mount = noexec_problem(content.path);
         return error{format("cannot be loaded: {}{}", loader_text(failure.what()),
                             mount.empty() ? "" : "; " + mount)};
     }
@@ -278,9 +278,9 @@ result<library *> load_library(const std::filesystem::path &file) {
     const auto path = std::filesystem::canonical(file, failed);
     if (failed) return error{format("cannot be read: {}", failed.message())};
     const auto lock = load_lock();
-    for (const auto &one : process().libraries)
-        if (one->content.path == path) return &one->content;
-    auto fresh = std::make_unique<loaded>();
+    for (const auto &known : process().libraries)
+        if (known->content.path == path) return &known->content;
+    auto fresh = std::make_unique<loaded_library>();
     library &content = fresh->content;
     content.path = path;
     status sound = [&] {
@@ -288,35 +288,35 @@ result<library *> load_library(const std::filesystem::path &file) {
         return open_module(*fresh);
     }();
     const bool opened = fresh->handle.is_loaded();
-    if (const std::string what = restore_surroundings(opened && !content.keeps_to_itself);
-        sound && !what.empty())
+    if (const std::string changes = restore_surroundings(opened && !content.is_self_contained);
+        sound && !changes.empty())
         sound =
             error{format("changes {} of the process when it is opened; leave that to the host "
                          "(a library built with -ffast-math does it: leave that out)",
-                         what)};
+                         changes)};
     if (!sound) {
         // Its code has run, so it stays mapped and nothing that it left can dangle.
         if (opened) process().refused.push_back(std::move(fresh));
         return sound.failure();
     }
     // The memory of other libraries is not needed, and address checks forbid reading all of it.
-    if (content.keeps_to_itself)
+    if (content.is_self_contained)
         content.memory = library_memory(reinterpret_cast<const void *>(content.module.create));
     process().libraries.push_back(std::move(fresh));
     return &process().libraries.back()->content;
 }
 
-std::string why_not_open(const std::filesystem::path &file) {
+std::string reason_not_to_open(const std::filesystem::path &file) {
     const auto symbols = read_elf_symbols(file);
-    return symbols ? not_to_be_opened(*symbols) : symbols.failure().text;
+    return symbols ? refusal_reason(*symbols) : symbols.failure().text;
 }
 
 bool libraries_are_as_opened() {
     const auto lock = load_lock();
-    return std::ranges::all_of(process().libraries, [](const auto &one) {
-        const library &content = one->content;
+    return std::ranges::all_of(process().libraries, [](const auto &opened) {
+        const library &content = opened->content;
         if (!content.used) return true;
-        const bool is_plain = content.keeps_to_itself && !content.module.init &&
+        const bool is_plain = content.is_self_contained && !content.module.init &&
                               !content.module.deinit && content.memory.is_comparable();
         return is_plain && content.instances == 0 && content.memory.is_unchanged();
     });
@@ -329,35 +329,35 @@ void end_libraries() {
 
 library *library_of(const moorage_module *module) {
     const auto lock = load_lock();
-    for (const auto &one : process().libraries)
-        if (&one->content.module == module) return &one->content;
+    for (const auto &known : process().libraries)
+        if (&known->content.module == module) return &known->content;
     return nullptr;
 }
 
-status initialise(library &of) {
+status initialise(library &library) {
     const auto lock = load_lock();
-    if (of.initialised) return success();
-    if (of.module.init) {
+    if (library.initialised) return success();
+    if (library.module.init) {
         init_error.clear();
-        const uint32_t owner = owner_being_opened(of.path.string());
-        const thread_watch threads(owner, !of.keeps_to_itself);
+        const uint32_t owner = owner_being_opened(library.path.string());
+        const thread_watch threads(owner, !library.is_self_contained);
         remember_surroundings();
         const int32_t code = [&] {
             const policy_call at_work(owner, entry_point::init);
-            return of.module.init(&init_host);
-        }();
-        if (const std::string what = restore_surroundings(/*all=*/true); !what.empty())
+            return library.module.init(&init_host);
+        }();  // whole_state: true
+        if (const std::string changes = restore_surroundings(true); !changes.empty())
             return error{
                 format("{}: init changes {} of the process; a policy leaves it as it "
                        "found it",
-                       of.path.string(), what)};
+                       library.path.string(), changes)};
         if (code != MOORAGE_OK)
-            return error{format("{}: init failed with status {}: {}", of.path.string(), code,
+            return error{format("{}: init failed with status {}: {}", library.path.string(), code,
                                 init_error.empty() ? "no text given" : init_error)};
     }
-    of.initialised = true;
-    if (of.module.deinit) {
-        process().initialised.push_back(&of);
+    library.initialised = true;
+    if (library.module.deinit) {
+        process().initialised.push_back(&library);
         std::atexit(deinitialise_last);
     }
     return success();

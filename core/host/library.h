@@ -26,10 +26,10 @@ struct library {
     std::vector<moorage_descriptor> descriptors;     // completed
     std::vector<std::vector<moorage_param>> params;  // completed, parallel to descriptors
     bool initialised = false;
-    bool keeps_to_itself = false;  // library_ways.h
-    library_memory memory;         // its state after it was opened and its entry point was read
-    uint64_t instances = 0;        // alive; changed under load_lock
-    bool used = false;             // this process has created instances of it
+    bool is_self_contained = false;  // library_ways.h
+    library_memory memory;           // its state after it was opened and its entry point was read
+    uint64_t instances = 0;          // alive; changed under load_lock
+    bool used = false;               // this process has created instances of it
 };
 
 // Loads and checks `file`, or returns the library that was loaded from this file before. The error
@@ -37,7 +37,7 @@ struct library {
 result<library *> load_library(const std::filesystem::path &file);
 
 // The reason not to open the file, from its bytes alone: none of its code runs. "": no reason.
-std::string why_not_open(const std::filesystem::path &file);
+std::string reason_not_to_open(const std::filesystem::path &file);
 
 // Can this process do the next work as a fresh one would? True if no library that was used has kept
 // any state, as far as can be told.
@@ -50,7 +50,7 @@ void end_libraries();
 library *library_of(const moorage_module *module);
 
 // Calls the library's init, once in the life of the process. Its deinit follows at exit.
-status initialise(library &of);
+status initialise(library &library);
 
 // Held during every [load] call into any library, because these must come from one thread at a
 // time.

@@ -160,7 +160,7 @@ struct segment {
 struct loaded_segments {
     uintptr_t code;
     std::vector<segment> writable;  // of the library that contains `code`
-    std::vector<segment> all;
+    std::vector<segment> segments;
     bool thread_variables = false;
 };
 
@@ -176,7 +176,7 @@ int add_segments(dl_phdr_info *about, size_t, void *data) {
         if (part->p_type == PT_TLS && part->p_memsz != 0) thread_variables = true;
         if (part->p_type == PT_GNU_RELRO) fixed = bounds;
         if (part->p_type != PT_LOAD) continue;
-        found.all.push_back(bounds);
+        found.segments.push_back(bounds);
         is_library = is_library || (found.code >= bounds.begin && found.code < bounds.end);
         if (part->p_flags & PF_W) writable.push_back(bounds);
     }
@@ -195,7 +195,7 @@ int add_segments(dl_phdr_info *about, size_t, void *data) {
 bool points_elsewhere(uintptr_t word, const loaded_segments &known) {
     constexpr uintptr_t lowest = 0x10000, highest = uintptr_t{1} << 47;
     if (word < lowest || word >= highest) return false;
-    for (const segment &bounds : known.all)
+    for (const segment &bounds : known.segments)
         if (word >= bounds.begin && word < bounds.end) return false;
     const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
     unsigned char present = 0;
@@ -204,11 +204,11 @@ bool points_elsewhere(uintptr_t word, const loaded_segments &known) {
 
 }  // namespace
 
-bool keeps_to_itself(const elf_symbols &symbols) {
+bool is_self_contained(const elf_symbols &symbols) {
     return std::all_of(
                symbols.needed.begin(), symbols.needed.end(),
                [](std::string_view name) { return begins_with_one_of(name, plain_libraries); }) &&
-           std::all_of(symbols.taken.begin(), symbols.taken.end(), is_plain);
+           std::all_of(symbols.imported.begin(), symbols.imported.end(), is_plain);
 }
 
 library_memory::library_memory(const void *code) {
@@ -221,17 +221,18 @@ library_memory::library_memory(const void *code) {
         const auto &bytes = ranges_.back().bytes;
         // An offset into the copy that is word-aligned in the original.
         const size_t first = -bounds.begin % sizeof(uintptr_t);
-        for (size_t at = first; at + sizeof(uintptr_t) <= bytes.size(); at += sizeof(uintptr_t)) {
+        for (size_t offset = first; offset + sizeof(uintptr_t) <= bytes.size();
+             offset += sizeof(uintptr_t)) {
             uintptr_t word;
-            std::memcpy(&word, bytes.data() + at, sizeof(word));
+            std::memcpy(&word, bytes.data() + offset, sizeof(word));
             if (points_elsewhere(word, found)) comparable_ = false;
         }
     }
 }
 
 bool library_memory::is_unchanged() const {
-    return std::all_of(ranges_.begin(), ranges_.end(), [](const range &one) {
-        return std::memcmp(one.begin, one.bytes.data(), one.bytes.size()) == 0;
+    return std::all_of(ranges_.begin(), ranges_.end(), [](const range &range) {
+        return std::memcmp(range.begin, range.bytes.data(), range.bytes.size()) == 0;
     });
 }
 

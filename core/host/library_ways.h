@@ -15,7 +15,7 @@
 
 namespace moorage::core {
 
-bool keeps_to_itself(const elf_symbols &symbols);
+bool is_self_contained(const elf_symbols &symbols);
 
 // The memory that a library may write: its static variables.
 class library_memory {

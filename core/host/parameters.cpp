@@ -17,11 +17,11 @@ const char *name_of(const setting_value &value) {
 }
 
 // The number of a text such as "4 MiB" for chunk_bytes. The parameter's name gives the unit.
-result<setting_value> without_unit(const moorage_param &p, const setting_value &given) {
-    const std::string *text = std::get_if<std::string>(&given);
+result<setting_value> without_unit(const moorage_param &p, const setting_value &value) {
+    const std::string *text = std::get_if<std::string>(&value);
     const quantity_unit unit = unit_of_name(p.plugin_key);
     const bool is_number = p.type == MOORAGE_PARAM_INTEGER || p.type == MOORAGE_PARAM_REAL;
-    if (!text || !is_number || unit == quantity_unit::none) return given;
+    if (!text || !is_number || unit == quantity_unit::none) return value;
     const auto number = parse_quantity(*text, unit);
     if (!number) return error{format("= \"{}\": {}", *text, number.failure().text), true};
     if (p.type == MOORAGE_PARAM_REAL) return setting_value(*number);
@@ -35,26 +35,26 @@ result<setting_value> without_unit(const moorage_param &p, const setting_value &
 result<setting_value> converted(const moorage_param &p, const setting_value &written) {
     const auto number = without_unit(p, written);
     if (!number) return number;
-    const setting_value &given = *number;
+    const setting_value &plain = *number;
     const auto wrong_type = [&] {
-        return error{format("is of type {}, expected {}", name_of(given), type_name(p.type))};
+        return error{format("is of type {}, expected {}", name_of(plain), type_name(p.type))};
     };
     switch (p.type) {
         case MOORAGE_PARAM_FLAG:
-            if (!std::holds_alternative<bool>(given)) return wrong_type();
-            return given;
+            if (!std::holds_alternative<bool>(plain)) return wrong_type();
+            return plain;
         case MOORAGE_PARAM_INTEGER: {
-            const int64_t *value = std::get_if<int64_t>(&given);
+            const int64_t *value = std::get_if<int64_t>(&plain);
             if (!value) return wrong_type();
-            if (*value >= p.integer_min && *value <= p.integer_max) return given;
+            if (*value >= p.integer_min && *value <= p.integer_max) return plain;
             return error{format("= {} is out of range; allowed: {} .. {}", *value, p.integer_min,
                                 p.integer_max)};
         }
         case MOORAGE_PARAM_REAL: {
             double value = 0;
-            if (const int64_t *integer = std::get_if<int64_t>(&given))
+            if (const int64_t *integer = std::get_if<int64_t>(&plain))
                 value = static_cast<double>(*integer);
-            else if (const double *real = std::get_if<double>(&given))
+            else if (const double *real = std::get_if<double>(&plain))
                 value = *real;
             else
                 return wrong_type();
@@ -64,13 +64,13 @@ result<setting_value> converted(const moorage_param &p, const setting_value &wri
                 format("= {} is out of range; allowed: {} .. {}", value, p.real_min, p.real_max)};
         }
         default: {
-            const std::string *value = std::get_if<std::string>(&given);
+            const std::string *value = std::get_if<std::string>(&plain);
             if (!value) return wrong_type();
             if (value->find('\0') != std::string::npos)
                 return error{"holds a zero byte; remove it"};
-            if (!p.plugin_text_choices) return given;
+            if (!p.plugin_text_choices) return plain;
             const auto choices = split(p.plugin_text_choices, '|');
-            if (std::find(choices.begin(), choices.end(), *value) != choices.end()) return given;
+            if (std::find(choices.begin(), choices.end(), *value) != choices.end()) return plain;
             return error{format("= \"{}\" is none of its choices: {}{}", *value,
                                 fmt::join(choices, ", "), did_you_mean(*value, choices))};
         }
@@ -82,10 +82,10 @@ std::string unknown_key(const std::string &owner, std::span<const moorage_param>
     std::vector<std::string> keys;
     for (const moorage_param &p : declared) keys.emplace_back(p.plugin_key);
     const std::string hint = did_you_mean(wrong.key, keys);
-    const std::string all =
+    const std::string known_list =
         keys.empty() ? "; it has none" : format("; it has: {}", fmt::join(keys, ", "));
     return format("{}: {} has no parameter {}{}", wrong.place, owner, wrong.key,
-                  hint.empty() ? all : hint);
+                  hint.empty() ? known_list : hint);
 }
 
 }  // namespace
@@ -110,18 +110,20 @@ setting_value default_of(const moorage_param &declared) {
 
 result<parameter_values> check_parameters(const std::string &owner,
                                           std::span<const moorage_param> declared,
-                                          const settings &given) {
+                                          const settings &settings) {
     parameter_values values;
     for (const moorage_param &p : declared) values.emplace_back(p.plugin_key, default_of(p));
-    for (const setting &one : given) {
-        const auto at = std::find_if(values.begin(), values.end(),
-                                     [&](const auto &v) { return v.first == one.key; });
-        if (at == values.end()) return error{unknown_key(owner, declared, one), true};
-        auto value = converted(declared[static_cast<size_t>(at - values.begin())], one.value);
+    for (const setting &setting : settings) {
+        const auto found = std::find_if(values.begin(), values.end(),
+                                        [&](const auto &v) { return v.first == setting.key; });
+        if (found == values.end()) return error{unknown_key(owner, declared, setting), true};
+        auto value =
+            converted(declared[static_cast<size_t>(found - values.begin())], setting.value);
         if (!value)
-            return error{format("{}: {}: {} {}", one.place, owner, one.key, value.failure().text),
-                         true};
-        at->second = std::move(value).value();
+            return error{
+                format("{}: {}: {} {}", setting.place, owner, setting.key, value.failure().text),
+                true};
+        found->second = std::move(value).value();
     }
     return values;
 }
@@ -131,15 +133,15 @@ std::vector<moorage_value> typed_values(std::span<const moorage_param> declared,
     std::vector<moorage_value> typed;
     for (size_t i = 0; i < values.size(); ++i) {
         moorage_value v{sizeof(moorage_value), declared[i].type, 0, 0, nullptr};
-        const setting_value &from = values[i].second;
-        if (const bool *flag = std::get_if<bool>(&from))
+        const setting_value &value = values[i].second;
+        if (const bool *flag = std::get_if<bool>(&value))
             v.integer = *flag ? 1 : 0;
-        else if (const int64_t *integer = std::get_if<int64_t>(&from))
+        else if (const int64_t *integer = std::get_if<int64_t>(&value))
             v.integer = *integer;
-        else if (const double *real = std::get_if<double>(&from))
+        else if (const double *real = std::get_if<double>(&value))
             v.real = *real;
         else
-            v.host_text = std::get<std::string>(from).c_str();
+            v.host_text = std::get<std::string>(value).c_str();
         typed.push_back(v);
     }
     return typed;

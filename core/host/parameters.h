@@ -20,7 +20,7 @@ using parameter_values = std::vector<std::pair<std::string, setting_value>>;
 // value wins. `owner` begins every message: "cache plugin lfu".
 result<parameter_values> check_parameters(const std::string &owner,
                                           std::span<const moorage_param> declared,
-                                          const settings &given);
+                                          const settings &settings);
 
 // The values in the types of the interface. Texts are borrowed from `values`.
 std::vector<moorage_value> typed_values(std::span<const moorage_param> declared,

@@ -5,13 +5,13 @@
 
 namespace moorage::core {
 
-void policy_caller::compare(entry_point which, bool all) {
-    const std::string what = restore_surroundings(all);
-    if (what.empty()) return;
+void policy_caller::check_surroundings(entry_point which, bool whole_state) {
+    const std::string changes = restore_surroundings(whole_state);
+    if (changes.empty()) return;
     const std::string text = format(
         "{} changed {} of the process, which was put back; a policy leaves the process as it "
         "found it",
-        name_of(which), what);
+        name_of(which), changes);
     if (faults)
         faults->report(name, text, /*replaced=*/false);
     else

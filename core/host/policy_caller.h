@@ -23,7 +23,7 @@ struct entry_times {
     struct sum {
         uint64_t calls = 0, ns = 0;
     };
-    std::array<sum, entry_points> of{};
+    std::array<sum, entry_points> by_entry{};
     uint64_t calls = 0, ns = 0;  // totals
 };
 
@@ -32,7 +32,7 @@ struct service_host;
 // While it lives, the calling thread is inside a [load] or [control] call to this host's instance.
 class in_control {
 public:
-    explicit in_control(const service_host &of);
+    explicit in_control(const service_host &host);
     ~in_control();
     in_control(const in_control &) = delete;
 
@@ -47,9 +47,9 @@ public:
     moorage_plugin *plugin = nullptr;
     std::string name;
     uint32_t owner = 0;
-    bool keeps_to_itself = false;  // its library does (library_ways.h)
-    entry_times *times = nullptr;  // borrowed; null: calls are not timed
-    fault_log *faults = nullptr;   // null: changes made by a call go to `disturbance`
+    bool is_self_contained = false;  // its library does (library_ways.h)
+    entry_times *times = nullptr;    // borrowed; null: calls are not timed
+    fault_log *faults = nullptr;     // null: changes made by a call go to `disturbance`
     std::string disturbance;
 
     // `function` is from a table of the policy and takes the plugin as its first argument.
@@ -67,18 +67,18 @@ public:
     template <class Answer, class... Parameters, class... Arguments>
     Answer control(entry_point which, Answer (*function)(Parameters...), Arguments... arguments) {
         const in_control mark(*host);
-        if (keeps_to_itself && board->guard.load(std::memory_order_relaxed) != call_guard::full)
+        if (is_self_contained && board->guard.load(std::memory_order_relaxed) != call_guard::full)
             return raw<false>(which, function, arguments...);
-        const thread_watch threads(owner, !keeps_to_itself);
+        const thread_watch threads(owner, !is_self_contained);
         remember_surroundings();
         return raw<true>(which, function, arguments...);
     }
     // Reads data that a call handed out. This counts as part of the call, because the pointer may
     // be invalid.
     template <class Read>
-    auto read(entry_point which, Read &&what) const {
+    auto read(entry_point which, Read &&reader) const {
         const policy_call at_work(owner, which);
-        return what();
+        return reader();
     }
 
 private:
@@ -109,19 +109,19 @@ private:
     }
     class stop_watch {
     public:
-        stop_watch(entry_times &to, entry_point which) : to_(to), which_(which) {}
+        stop_watch(entry_times &times, entry_point which) : times_(times), which_(which) {}
         ~stop_watch() {
             const auto ns = static_cast<uint64_t>(
                 std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin_).count());
-            entry_times::sum &own = to_.of[static_cast<size_t>(which_)];
-            ++own.calls;
-            own.ns += ns;
-            ++to_.calls;
-            to_.ns += ns;
+            entry_times::sum &entry = times_.by_entry[static_cast<size_t>(which_)];
+            ++entry.calls;
+            entry.ns += ns;
+            ++times_.calls;
+            times_.ns += ns;
         }
 
     private:
-        entry_times &to_;
+        entry_times &times_;
         entry_point which_;
         std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
     };
@@ -134,12 +134,12 @@ private:
     template <bool All>
     void look(entry_point which, call_guard guard) {
         if (!All && guard == call_guard::usual) {
-            if (!arithmetic_shows_usual()) compare(which, false);
+            if (!arithmetic_shows_usual()) check_surroundings(which, false);
         } else if (guard != call_guard::off) {
-            compare(which, true);
+            check_surroundings(which, true);
         }
     }
-    void compare(entry_point which, bool all);
+    void check_surroundings(entry_point which, bool whole_state);
 };
 
 }  // namespace moorage::core

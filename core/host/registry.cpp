@@ -22,10 +22,10 @@ namespace {
 // Reserved, so that pointers to policies survive further scans.
 constexpr size_t policies_max = 1024;
 
-std::string list_kinds(const policy &of) {
+std::string list_kinds(const policy &policy) {
     std::string text;
     for (const std::string_view kind : kinds)
-        if (of.is(kind)) text += (text.empty() ? "" : ", ") + std::string(kind);
+        if (policy.is(kind)) text += (text.empty() ? "" : ", ") + std::string(kind);
     return text;
 }
 
@@ -41,11 +41,11 @@ bool may_be_policies(const std::filesystem::path &file) {
 bool holds_text(const std::filesystem::path &file, std::string_view text) {
     static std::map<std::pair<std::filesystem::path, std::string>, bool> known;  // guarded by
                                                                                  // load_lock
-    const auto [at, is_new] = known.try_emplace({file, std::string(text)}, false);
-    if (!is_new) return at->second;
-    std::ifstream in(file, std::ios::binary);
-    const std::string bytes{std::istreambuf_iterator<char>(in), {}};
-    return at->second = bytes.find(std::string(text) + '\0') != std::string::npos;
+    const auto [entry, is_new] = known.try_emplace({file, std::string(text)}, false);
+    if (!is_new) return entry->second;
+    std::ifstream input(file, std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(input), {}};
+    return entry->second = bytes.find(std::string(text) + '\0') != std::string::npos;
 }
 
 // A bundled library is named like its policies: "score.so" has score and score_chosen.
@@ -54,10 +54,13 @@ bool is_named_after(const std::filesystem::path &file, std::string_view policy) 
     return policy.starts_with(stem) && (policy.size() == stem.size() || policy[stem.size()] == '_');
 }
 
-std::string paths_of(const std::vector<const policy *> &all) {
+std::string paths_of(const std::vector<const policy *> &policies) {
     std::string text;
-    for (const policy *one : all)
-        text += (text.empty() ? "" : one == all.back() ? " and " : ", ") + one->path.string();
+    for (const policy *policy : policies)
+        text += (text.empty()                ? ""
+                 : policy == policies.back() ? " and "
+                                             : ", ") +
+                policy->path.string();
     return text;
 }
 
@@ -90,8 +93,9 @@ struct registry::content {
     void open_users(std::string_view name);
     void open_bundled(std::string_view name, std::string_view kind);
     bool has(std::string_view name, std::string_view kind) const {
-        return std::any_of(policies.begin(), policies.end(),
-                           [&](const policy &one) { return one.name() == name && one.is(kind); });
+        return std::any_of(policies.begin(), policies.end(), [&](const policy &known) {
+            return known.name() == name && known.is(kind);
+        });
     }
     void add(const std::filesystem::path &file);
     status add_folder(const std::filesystem::path &folder);
@@ -104,35 +108,37 @@ struct registry::content {
 void registry::content::open(const std::filesystem::path &file) {
     auto loaded = load_library(file);
     if (!loaded) return refuse(file, loaded.failure().text);
-    library &from = **loaded;
-    if (policies.size() + from.descriptors.size() > policies_max)
+    library &library = **loaded;
+    if (policies.size() + library.descriptors.size() > policies_max)
         return refuse(
             file, format("{} policies are loaded, at most {} are allowed; use fewer directories",
                          policies.size(), policies_max));
-    for (size_t i = 0; i < from.descriptors.size(); ++i)
-        policies.push_back({&from.module, &from.descriptors[i], from.params[i], file});
+    for (size_t i = 0; i < library.descriptors.size(); ++i)
+        policies.push_back({&library.module, &library.descriptors[i], library.params[i], file});
 }
 
 template <class Wanted>
 void registry::content::open_where(Wanted &&wanted) {
     std::vector<waiting_library> opened, left;
-    for (waiting_library &one : waiting) (wanted(one) ? opened : left).push_back(std::move(one));
+    for (waiting_library &candidate : waiting)
+        (wanted(candidate) ? opened : left).push_back(std::move(candidate));
     waiting = std::move(left);
-    for (const waiting_library &one : opened) open(one.file);
+    for (const waiting_library &candidate : opened) open(candidate.file);
 }
 
 void registry::content::open_users(std::string_view name) {
-    open_where(
-        [&](const waiting_library &one) { return !one.bundled && holds_text(one.file, name); });
+    open_where([&](const waiting_library &candidate) {
+        return !candidate.bundled && holds_text(candidate.file, name);
+    });
 }
 
 // Searches first among policies of the kind, then in all libraries that have the name.
 void registry::content::open_bundled(std::string_view name, std::string_view kind) {
     for (const bool anywhere : {false, true}) {
         if (has(name, kind)) return;
-        open_where([&](const waiting_library &one) {
-            return one.bundled && is_named_after(one.file, name) &&
-                   (anywhere || one.file.parent_path().filename() == kind);
+        open_where([&](const waiting_library &candidate) {
+            return candidate.bundled && is_named_after(candidate.file, name) &&
+                   (anywhere || candidate.file.parent_path().filename() == kind);
         });
     }
 }
@@ -141,7 +147,7 @@ void registry::content::add(const std::filesystem::path &file) {
     std::error_code ignored;
     if (!scanned.insert(std::filesystem::canonical(file, ignored)).second) return;
     note_read_file(file);
-    if (std::string reason = why_not_open(file); !reason.empty())
+    if (std::string reason = reason_not_to_open(file); !reason.empty())
         return refuse(file, std::move(reason));
     waiting.push_back({file});
 }
@@ -152,14 +158,15 @@ status registry::content::add_folder(const std::filesystem::path &folder) {
     const fs::path bundled = bundled_folder();
     const bool nested = !bundled.empty() && fs::equivalent(folder, bundled, failed);
     std::vector<fs::path> files;
-    fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied,
-                                        failed),
+    fs::recursive_directory_iterator entry(folder, fs::directory_options::skip_permission_denied,
+                                           failed),
         end;
-    for (; !failed && at != end; at.increment(failed)) {
-        if (!nested || at->path() == folder / program_part_folder) at.disable_recursion_pending();
-        std::error_code odd;
-        if (at->path().extension() == ".so" && at->is_regular_file(odd))
-            files.push_back(at->path());
+    for (; !failed && entry != end; entry.increment(failed)) {
+        if (!nested || entry->path() == folder / program_part_folder)
+            entry.disable_recursion_pending();
+        std::error_code ignored;
+        if (entry->path().extension() == ".so" && entry->is_regular_file(ignored))
+            files.push_back(entry->path());
     }
     if (failed) return error{format("plugin directory {}: {}", folder.string(), failed.message())};
     std::sort(files.begin(), files.end());
@@ -228,9 +235,10 @@ status registry::scan(std::span<const std::filesystem::path> paths) {
 std::filesystem::path registry::bundled_folder() {
     namespace fs = std::filesystem;
     std::error_code failed;
-    const fs::path here = fs::read_symlink("/proc/self/exe", failed).parent_path();
-    for (const fs::path &candidate : {here / "plugins", here.parent_path() / "plugins",
-                                      here.parent_path() / "lib/moorage/plugins"})
+    const fs::path program_folder = fs::read_symlink("/proc/self/exe", failed).parent_path();
+    for (const fs::path &candidate :
+         {program_folder / "plugins", program_folder.parent_path() / "plugins",
+          program_folder.parent_path() / "lib/moorage/plugins"})
         if (fs::is_directory(candidate, failed)) return candidate;
     return {};
 }
@@ -238,8 +246,8 @@ std::filesystem::path registry::bundled_folder() {
 std::vector<std::filesystem::path> registry::default_paths() {
     std::vector<std::filesystem::path> paths;
     if (auto bundled = bundled_folder(); !bundled.empty()) paths.push_back(std::move(bundled));
-    if (const char *given = std::getenv("MOORAGE_PLUGIN_PATH"))
-        for (const std::string &part : split(given, ':'))
+    if (const char *listed = std::getenv("MOORAGE_PLUGIN_PATH"))
+        for (const std::string &part : split(listed, ':'))
             if (!part.empty()) paths.emplace_back(part);
     return paths;
 }
@@ -248,12 +256,12 @@ result<const policy *> registry::content::find(std::string_view name, std::strin
                                                const std::filesystem::path &library) const {
     std::vector<std::string> candidates;
     std::vector<const policy *> named, meant;
-    for (const policy &one : policies) {
-        if (!one.is(kind)) continue;
-        candidates.emplace_back(one.name());
-        if (one.name() != name) continue;
-        named.push_back(&one);
-        if (library.empty() || is_file(one.path, library)) meant.push_back(&one);
+    for (const policy &known : policies) {
+        if (!known.is(kind)) continue;
+        candidates.emplace_back(known.name());
+        if (known.name() != name) continue;
+        named.push_back(&known);
+        if (library.empty() || is_file(known.path, library)) meant.push_back(&known);
     }
     if (meant.size() == 1) return meant[0];
     if (meant.size() > 1)
@@ -266,14 +274,14 @@ result<const policy *> registry::content::find(std::string_view name, std::strin
                             "seen from the configuration, a plugin path or the bundled policies",
                             kind, name, library.string(), paths_of(named)),
                      true};
-    for (const policy &one : policies)
-        if (one.name() == name)
-            return error{format("policy {} is no {} policy but: {}", name, kind, list_kinds(one)),
+    for (const policy &known : policies)
+        if (known.name() == name)
+            return error{format("policy {} is no {} policy but: {}", name, kind, list_kinds(known)),
                          true};
-    for (const refusal &one : refusals)
-        if (one.path.stem() == name)
+    for (const refusal &refused : refusals)
+        if (refused.path.stem() == name)
             return error{format("{} policy {}: its library {} was refused: {}", kind, name,
-                                one.path.string(), one.reason)};
+                                refused.path.string(), refused.reason)};
     if (candidates.empty())
         return error{
             format(
@@ -309,8 +317,9 @@ result<const policy *> registry::find(std::string_view name, std::string_view ki
         content_->open_users(name);
         content_->open_bundled(name, kind);
     } else {
-        content_->open_where(
-            [&](const waiting_library &one) { return content_->is_file(one.file, library); });
+        content_->open_where([&](const waiting_library &candidate) {
+            return content_->is_file(candidate.file, library);
+        });
     }
     auto found = content_->find(name, kind, library);
     if (found) return found;
@@ -320,8 +329,8 @@ result<const policy *> registry::find(std::string_view name, std::string_view ki
 
 const policy *registry::find_bundled(std::string_view name, std::string_view kind) const {
     const auto lock = load_lock();
-    for (const waiting_library &one : content_->waiting)
-        if (!one.bundled && holds_text(one.file, name)) return nullptr;
+    for (const waiting_library &candidate : content_->waiting)
+        if (!candidate.bundled && holds_text(candidate.file, name)) return nullptr;
     content_->open_bundled(name, kind);
     const auto found = content_->find(name, kind, {});
     return found ? *found : nullptr;
@@ -331,11 +340,12 @@ std::vector<std::filesystem::path> registry::files_with(std::string_view name,
                                                         std::string_view kind) const {
     const auto lock = load_lock();
     std::vector<std::filesystem::path> files;
-    for (const policy &one : content_->policies)
-        if (one.name() == name && one.is(kind)) files.push_back(one.path);
-    for (const waiting_library &one : content_->waiting)
-        if (one.bundled ? is_named_after(one.file, name) : holds_text(one.file, name))
-            files.push_back(one.file);
+    for (const policy &known : content_->policies)
+        if (known.name() == name && known.is(kind)) files.push_back(known.path);
+    for (const waiting_library &candidate : content_->waiting)
+        if (candidate.bundled ? is_named_after(candidate.file, name)
+                              : holds_text(candidate.file, name))
+            files.push_back(candidate.file);
     std::sort(files.begin(), files.end());
     return files;
 }

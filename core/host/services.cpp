@@ -14,10 +14,12 @@ namespace {
 
 thread_local const service_host *control_of_thread = nullptr;
 
-service_host &of(const moorage_host *host) { return *static_cast<service_host *>(host->host_data); }
+service_host &host_of(const moorage_host *host) {
+    return *static_cast<service_host *>(host->host_data);
+}
 
 void write_log(const moorage_host *host, int32_t level, const char *text) {
-    const std::string line = format("{}: {}", of(host).label, text ? text : "(null)");
+    const std::string line = format("{}: {}", host_of(host).label, text ? text : "(null)");
     switch (level) {
         case MOORAGE_LOG_DEBUG:
             return log_debug(line);
@@ -31,22 +33,22 @@ void write_log(const moorage_host *host, int32_t level, const char *text) {
 }
 
 uint32_t asks_in_control(const moorage_host *host) {
-    return control_of_thread == &of(host) ? 1 : 0;
+    return control_of_thread == &host_of(host) ? 1 : 0;
 }
 uint32_t asks_in_step(const moorage_host *) { return instance::stepping::now() ? 1 : 0; }
 uint64_t now_ns(const moorage_host *host) {
-    const uint64_t *clock = of(host).where.now_ns;
+    const uint64_t *clock = host_of(host).inputs.now_ns;
     return clock ? *clock : 0;
 }
-uint64_t next_random(const moorage_host *host) { return of(host).random.next(); }
+uint64_t next_random(const moorage_host *host) { return host_of(host).random.next(); }
 const moorage_residency *residency_view(const moorage_host *host) {
-    return of(host).mapped ? of(host).where.residency : nullptr;
+    return host_of(host).mapped ? host_of(host).inputs.residency : nullptr;
 }
 const moorage_costs *costs_view(const moorage_host *host) {
-    return of(host).mapped ? of(host).where.costs : nullptr;
+    return host_of(host).mapped ? host_of(host).inputs.costs : nullptr;
 }
 uint64_t next_use(const moorage_host *host, uint32_t page, uint64_t step, uint64_t *token) {
-    return of(host).where.future->next_use(page, step, token);
+    return host_of(host).inputs.future->next_use(page, step, token);
 }
 
 const void *get_service(const moorage_host *host, const char *name) {
@@ -64,13 +66,13 @@ const void *get_service(const moorage_host *host, const char *name) {
     if (id == MOORAGE_SERVICE_RANDOM) return &random;
     if (id == MOORAGE_SERVICE_RESIDENCY) return &residency;
     if (id == MOORAGE_SERVICE_COSTS) return &costs;
-    if (id == MOORAGE_SERVICE_FUTURE && of(host).where.future) return &future;
+    if (id == MOORAGE_SERVICE_FUTURE && host_of(host).inputs.future) return &future;
     return nullptr;
 }
 
 void set_error(const moorage_host *host, const char *text) {
-    of(host).last_error = text ? text : "";
-    note_on_board(of(host).last_error);
+    host_of(host).last_error = text ? text : "";
+    note_on_board(host_of(host).last_error);
 }
 
 }  // namespace
@@ -82,14 +84,14 @@ random_stream policy_stream(uint64_t seed, std::string_view policy) {
     return random_stream(std::array{spread.next(), spread.next(), spread.next(), spread.next()});
 }
 
-service_host::service_host(const environment &given, std::string name)
+service_host::service_host(const environment &environment, std::string name)
     : table{sizeof(moorage_host), 0,        MOORAGE_ABI_MAJOR, MOORAGE_ABI_MINOR, this,
             get_service,          set_error},
-      where(given),
+      inputs(environment),
       label(std::move(name)) {}
 
-in_control::in_control(const service_host &of) : outer_(control_of_thread) {
-    control_of_thread = &of;
+in_control::in_control(const service_host &host) : outer_(control_of_thread) {
+    control_of_thread = &host;
 }
 in_control::~in_control() { control_of_thread = outer_; }
 

@@ -16,26 +16,26 @@ void adopt_strays() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
 std::vector<pid_t> children_of_process() {
     const std::string process = std::to_string(getpid());
-    std::ifstream in("/proc/" + process + "/task/" + process + "/children");
+    std::ifstream input("/proc/" + process + "/task/" + process + "/children");
     std::vector<pid_t> children;
-    for (pid_t child; in >> child;) children.push_back(child);
+    for (pid_t child; input >> child;) children.push_back(child);
     return children;
 }
 
 bool end_strays(const std::vector<pid_t> &kept) {
     constexpr int generations_max = 100;
-    bool any = false;
+    bool found_any = false;
     for (int generation = 0; generation < generations_max; ++generation) {
         bool found = false;
         for (const pid_t child : children_of_process()) {
             if (std::find(kept.begin(), kept.end(), child) != kept.end()) continue;
-            found = any = true;
+            found = found_any = true;
             kill(child, SIGKILL);
             waitpid(child, nullptr, 0);
         }
         if (!found) break;
     }
-    return any;
+    return found_any;
 }
 
 }  // namespace moorage::core

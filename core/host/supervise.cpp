@@ -58,8 +58,8 @@ public:
         for (const int signal : passed_signals) sigaddset(&blocked, signal);
         sigprocmask(SIG_BLOCK, &blocked, &mask_);
         for (size_t i = 0; i < std::size(passed_signals); ++i) {
-            sigaction(passed_signals[i], nullptr, &before_[i]);
-            if (before_[i].sa_handler == SIG_IGN) continue;  // nohup
+            sigaction(passed_signals[i], nullptr, &previous_actions_[i]);
+            if (previous_actions_[i].sa_handler == SIG_IGN) continue;  // nohup
             struct sigaction keeping {};
             keeping.sa_handler = keep_signal;
             sigaction(passed_signals[i], &keeping, nullptr);
@@ -81,10 +81,10 @@ public:
 private:
     void restore_actions() const {
         for (size_t i = 0; i < std::size(passed_signals); ++i)
-            sigaction(passed_signals[i], &before_[i], nullptr);
+            sigaction(passed_signals[i], &previous_actions_[i], nullptr);
     }
     sigset_t mask_;
-    struct sigaction before_[std::size(passed_signals)];
+    struct sigaction previous_actions_[std::size(passed_signals)];
 };
 
 // The sum over all threads of a process; 0: not available.
@@ -115,10 +115,10 @@ bool overran_plan(child_process::lane &lane, pid_t process, ms passed, bool begi
 // Has the call lasted longer than allowed since it was first seen?
 uint32_t overrun_call(child_process &child, uint32_t place, ms passed) {
     const call_board &page = *child.page;
-    const call_board::lane &at = page.lanes[place];
+    const call_board::lane &board_lane = page.lanes[place];
     child_process::lane &lane = child.lanes[place];
-    const uint64_t calls = at.calls;
-    const auto entry = static_cast<entry_point>(static_cast<uint32_t>(at.current));
+    const uint64_t calls = board_lane.calls;
+    const auto entry = static_cast<entry_point>(static_cast<uint32_t>(board_lane.current));
     const bool stands = entry != entry_point::none && calls == lane.call_seen;
     lane.call_stood = stands ? lane.call_stood + passed : ms{0};
     lane.call_seen = calls;
@@ -169,29 +169,29 @@ uint32_t overrun_step(child_process &child, ms passed) {
 
 // `passed`: time since the last look. Time in which the machine or the program was stopped does not
 // count.
-void watch(child_process &child, ms passed, const supervision &how) {
+void watch(child_process &child, ms passed, const supervision &options) {
     child.lived += passed;
     // A child that was asked to end but cannot take the signal, as in vfork(), is ended here.
-    if (child.end_wanted_for && how.end_within_ms != 0 &&
-        (*child.end_wanted_for += passed) >= ms{how.end_within_ms}) {
+    if (child.end_wanted_for && options.end_within_ms != 0 &&
+        (*child.end_wanted_for += passed) >= ms{options.end_within_ms}) {
         child.end_wanted_for.reset();
         child.ending_for = patience;
         child.late = true;
-        send_signal(child, SIGKILL, how.quiet);
+        send_signal(child, SIGKILL, options.quiet);
         return;
     }
     if (child.ending_for) {
-        const ms before = *child.ending_for;
+        const ms previous = *child.ending_for;
         *child.ending_for += passed;
-        if (before < patience && *child.ending_for >= patience)
-            send_signal(child, SIGKILL, how.quiet);
+        if (previous < patience && *child.ending_for >= patience)
+            send_signal(child, SIGKILL, options.quiet);
         return;
     }
     // Somebody who stops the whole program also continues its processes one after the other. So a
     // short stop is no fault.
     if (child.stop_signal != 0 && (child.stopped_for += passed) >= stop_max) {
         child.ending_for = ms{0};
-        send_signal(child, SIGKILL, how.quiet);
+        send_signal(child, SIGKILL, options.quiet);
         return;
     }
     child.limit_ms = overrun_call(child, passed);
@@ -199,9 +199,9 @@ void watch(child_process &child, ms passed, const supervision &how) {
         child.limit_ms = overrun_step(child, passed);
         child.endless = child.limit_ms != 0;
     }
-    if (child.limit_ms == 0 && how.time_limit_s > 0 &&
-        child.lived >= std::chrono::duration<double>(how.time_limit_s))
-        child.limit_ms = static_cast<uint32_t>(how.time_limit_s * 1000);
+    if (child.limit_ms == 0 && options.time_limit_s > 0 &&
+        child.lived >= std::chrono::duration<double>(options.time_limit_s))
+        child.limit_ms = static_cast<uint32_t>(options.time_limit_s * 1000);
     if (child.limit_ms == 0) return;
     child.ending_for = ms{0};
     send_signal(child, SIGTERM, false);
@@ -217,7 +217,7 @@ void look_for_stop(child_process &child, int state) {
 }
 
 // The ending of a child that has ended; nothing if it lives.
-std::optional<ending> reap(child_process &child, const supervision &how, bool is_asked) {
+std::optional<ending> reap(child_process &child, const supervision &options, bool is_asked) {
     int state = 0;
     for (;;) {
         if (waitpid(child.process, &state, WNOHANG | WUNTRACED | WCONTINUED) != child.process)
@@ -225,10 +225,10 @@ std::optional<ending> reap(child_process &child, const supervision &how, bool is
         if (WIFEXITED(state) || WIFSIGNALED(state)) break;
         look_for_stop(child, state);
     }
-    if (how.quiet) kill(-child.process, SIGKILL);  // ends processes that policies started
-    take_sent(child, how);
+    if (options.quiet) kill(-child.process, SIGKILL);  // ends processes that policies started
+    take_sent(child, options);
     ending found = read_ending(*child.page, state, child.output);
-    if (found.finished && !arrived_whole(child)) {
+    if (found.finished && !has_arrived_whole(child)) {
         found.finished = false;
         found.garbled = true;
     }
@@ -237,7 +237,7 @@ std::optional<ending> reap(child_process &child, const supervision &how, bool is
     found.limit_ms = child.limit_ms;
     found.stopped = child.stop_signal != 0 && !found.finished;
     found.late = child.late && !found.finished;
-    if (found.late) found.limit_ms = how.end_within_ms;
+    if (found.late) found.limit_ms = options.end_within_ms;
     if (found.endless) blame(found, *child.page, child.busiest_owner);
     note_suspects(found, *child.page, is_asked);
     found.bytes = std::move(child.sent);
@@ -253,9 +253,9 @@ ending not_started() {
 // Runs works in the order of their indices with several children, and passes on a signal.
 class supervisor {
 public:
-    supervisor(size_t count, size_t at_once, const indexed_work &work, const supervision &how,
+    supervisor(size_t count, size_t at_once, const indexed_work &work, const supervision &options,
                const std::function<void(size_t, ending)> &ended)
-        : count_(count), at_once_(at_once), work_(work), how_(how), ended_(ended) {
+        : count_(count), at_once_(at_once), work_(work), options_(options), ended_(ended) {
         adopt_strays();
         others_ = children_of_process();
     }
@@ -274,7 +274,7 @@ public:
                     ++i;
             }
         }
-        signals_.stay_blocked = signal_ != 0 && how_.may_go_on;
+        signals_.stay_blocked = signal_ != 0 && options_.may_go_on;
         return signal_;
     }
 
@@ -283,7 +283,7 @@ private:
         while (next_ < count_ && children_.size() < at_once_) {
             const child_start start{[this] { signals_.restore(); }, &children_};
             const size_t index = next_++;
-            auto child = start_child(work_, how_, start);
+            auto child = start_child(work_, options_, start);
             if (!child) {
                 ended_(index, not_started());
                 continue;
@@ -318,10 +318,10 @@ private:
         if (signal_ == 0) asked_ = now;
         signal_ = signal;
         for (const auto &child : children_) {
-            send_signal(*child, insists ? SIGKILL : signal, insists && how_.quiet);
+            send_signal(*child, insists ? SIGKILL : signal, insists && options_.quiet);
             if (!child->end_wanted_for) child->end_wanted_for = ms{0};
             // A child that does many works is not waited for: its result is lost anyway.
-            if (how_.may_go_on && !child->ending_for) child->ending_for = ms{0};
+            if (options_.may_go_on && !child->ending_for) child->ending_for = ms{0};
         }
     }
 
@@ -336,7 +336,7 @@ private:
 
     // Is the child finished?
     bool look(child_process &child, ms passed) {
-        if (take_sent(child, how_)) {
+        if (take_sent(child, options_)) {
             ending done;
             done.finished = true;
             done.bytes = std::move(child.sent);
@@ -348,8 +348,8 @@ private:
                 ::close(std::exchange(child.orders, -1));
             ended_(index, std::move(done));
         }
-        watch(child, passed, how_);
-        auto end = reap(child, how_, signal_ != 0);
+        watch(child, passed, options_);
+        auto end = reap(child, options_, signal_ != 0);
         if (!end) return false;
         if (signal_ == 0 && !end->overran && is_passed(end->signal)) await_own_signal();
         const bool left_any = end_strays(kept_processes(child.process));
@@ -359,7 +359,7 @@ private:
         }
         const bool is_asked = signal_ != 0 && end->signal != 0;
         // Among many works, one that the signal ended has not failed.
-        const bool is_lost = is_asked && how_.may_go_on;
+        const bool is_lost = is_asked && options_.may_go_on;
         if (child.index && !is_lost) ended_(*child.index, std::move(*end));
         return true;
     }
@@ -373,7 +373,7 @@ private:
 
     const size_t count_, at_once_;
     const indexed_work &work_;
-    const supervision &how_;
+    const supervision &options_;
     const std::function<void(size_t, ending)> &ended_;
     kept_signals signals_;
     std::vector<std::unique_ptr<child_process>> children_;
@@ -385,24 +385,24 @@ private:
 
 }  // namespace
 
-int supervise_all(size_t count, size_t at_once, const indexed_work &work, const supervision &how,
-                  const std::function<void(size_t, ending)> &ended) {
+int supervise_all(size_t count, size_t at_once, const indexed_work &work,
+                  const supervision &options, const std::function<void(size_t, ending)> &ended) {
     assert(at_once > 0);
-    return supervisor(count, at_once, work, how, ended)();
+    return supervisor(count, at_once, work, options, ended)();
 }
 
 void end_by(int signal) {
     sigset_t passed;
     sigemptyset(&passed);
-    for (const int each : passed_signals) sigaddset(&passed, each);
+    for (const int passed_signal : passed_signals) sigaddset(&passed, passed_signal);
     std::raise(signal);
     sigprocmask(SIG_UNBLOCK, &passed, nullptr);
 }
 
-ending supervise(const std::function<int(const sender &)> &work, const supervision &how) {
+ending supervise(const std::function<int(const sender &)> &work, const supervision &options) {
     ending only;
     const int signal = supervise_all(
-        1, 1, [&](size_t, const sender &out) { return work(out); }, how,
+        1, 1, [&](size_t, const sender &send) { return work(send); }, options,
         [&](size_t, ending end) { only = std::move(end); });
     if (signal != 0 && only.signal == signal) end_by(signal);
     return only;

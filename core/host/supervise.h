@@ -1,7 +1,7 @@
 // supervise.h - runs work in child processes and says how it ended (core/decisions/0019, 0048).
 //
-//   const ending how = supervise([&](const sender &) { return work(); }, {});
-//   if (how.died()) say(how.text());
+//   const ending outcome = supervise([&](const sender &) { return work(); }, {});
+//   if (outcome.died()) report(outcome.text());
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct ending {
     bool in_step = false;  // layer and token are valid
     uint32_t layer = 0;
     uint64_t token = 0;
-    std::string bytes;  // sent by the work through `out`
+    std::string bytes;  // sent by the work through its `sender`
 
     bool died() const { return !finished; }
     bool policy_died() const { return died() && (!call.empty() || !suspects.empty()); }
@@ -51,7 +51,7 @@ struct ending {
 // Sends bytes from the running work to its parent.
 using sender = std::function<void(std::string_view)>;
 // A work is identified by its index and returns an exit code.
-using indexed_work = std::function<int(size_t index, const sender &out)>;
+using indexed_work = std::function<int(size_t index, const sender &send)>;
 
 struct supervision {
     double time_limit_s = 0;  // of the whole work; 0: none
@@ -70,15 +70,16 @@ struct supervision {
 // handlers and destructors of policies do not run. SIGINT, SIGTERM and SIGHUP are passed on to the
 // child. If the child dies of one, this process ends with it, too. Processes that the child leaves
 // behind are ended. Requires: one thread.
-ending supervise(const std::function<int(const sender &out)> &work, const supervision &how);
+ending supervise(const std::function<int(const sender &send)> &work, const supervision &options);
 
 // As above for `count` works, at most `at_once` at a time. `ended` is called in this process with
 // each, in the order in which they end. A child that may go on takes the next work. A child that
 // dies loses only its own work. Returns the signal that asked this process to end, or 0. After a
 // signal some works have not ended. If children may go on, the signals then stay blocked until
 // end_by() is called, so that the results so far can be shown.
-int supervise_all(size_t count, size_t at_once, const indexed_work &work, const supervision &how,
-                  const std::function<void(size_t index, ending how)> &ended);
+int supervise_all(size_t count, size_t at_once, const indexed_work &work,
+                  const supervision &options,
+                  const std::function<void(size_t index, ending outcome)> &ended);
 
 // Is this a child whose parent prints for it? Then no policy there can reach the output.
 // print_by_parent() returns errno of an earlier failed write, or 0.

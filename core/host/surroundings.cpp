@@ -82,19 +82,21 @@ void remember_surroundings() {
     sigaltstack(nullptr, &kept.signal_stack);
 }
 
-std::string restore_surroundings(bool all) {
-    std::string what;
-    const auto add = [&](const std::string &one) { what += (what.empty() ? "" : ", ") + one; };
+std::string restore_surroundings(bool whole_state) {
+    std::string changes;
+    const auto add = [&](const std::string &change) {
+        changes += (changes.empty() ? "" : ", ") + change;
+    };
     if (!arithmetic_is_usual()) {
         put_back_arithmetic();
         add("the floating-point environment (rounding, exceptions or subnormal numbers)");
     }
-    if (!all) return what;
+    if (!whole_state) return changes;
     if (uselocale(nullptr) != kept.thread_locale) {
         uselocale(kept.thread_locale);
         add("the thread's locale");
     }
-    if (const std::string lasting = kept.lasting.put_back(); !lasting.empty()) add(lasting);
+    if (const std::string lasting = kept.lasting.restore(); !lasting.empty()) add(lasting);
     if (const std::string handlers = text_of_signals(); !handlers.empty()) add(handlers);
     sigset_t blocked;
     sigprocmask(SIG_SETMASK, nullptr, &blocked);
@@ -111,7 +113,7 @@ std::string restore_surroundings(bool all) {
         sigaltstack(&kept.signal_stack, nullptr);
         add("the signal stack");
     }
-    return what;
+    return changes;
 }
 
 lasting_surroundings::lasting_surroundings() : umask_(current_umask()) {
@@ -120,11 +122,11 @@ lasting_surroundings::lasting_surroundings() : umask_(current_umask()) {
     if (const char *locale = std::setlocale(LC_ALL, nullptr)) locale_ = locale;
 }
 
-std::string lasting_surroundings::put_back() const {
+std::string lasting_surroundings::restore() const {
     const lasting_surroundings now;
-    std::string what;
-    const auto add = [&](const char *one) {
-        what += (what.empty() ? "" : ", ") + std::string(one);
+    std::string changes;
+    const auto add = [&](const char *change) {
+        changes += (changes.empty() ? "" : ", ") + std::string(change);
     };
     if (now.locale_ != locale_) {
         std::setlocale(LC_ALL, locale_.c_str());
@@ -137,16 +139,16 @@ std::string lasting_surroundings::put_back() const {
         umask(umask_);
         add("the umask");
     }
-    return what;
+    return changes;
 }
 
-std::string lasting_surroundings::put_back_at_end() const {
-    const std::string what = put_back();
-    if (what.empty()) return what;
+std::string lasting_surroundings::restore_at_end() const {
+    const std::string changes = restore();
+    if (changes.empty()) return changes;
     return format(
         "{} of the process was changed by a policy within a step, and was put back at the "
         "end; [plugins] guard = \"full\" names the call",
-        what);
+        changes);
 }
 
 }  // namespace moorage::core

@@ -62,8 +62,8 @@ inline bool arithmetic_shows_usual() { return true; }
 // Remembers the current surroundings as those that must be kept.
 void remember_surroundings();
 // Restores what has changed since, and names it: "the rounding mode, the working directory"; "":
-// nothing changed. `all`: not only the arithmetic.
-std::string restore_surroundings(bool all);
+// nothing changed. `whole_state`: not only the arithmetic.
+std::string restore_surroundings(bool whole_state);
 
 // Surroundings that belong to no thread and no call. A policy that changes them within a step,
 // where they are not checked, is discovered at the end.
@@ -71,9 +71,9 @@ class lasting_surroundings {
 public:
     lasting_surroundings();  // remembers the current ones
     // Restores what has changed, and names it as restore_surroundings() does.
-    std::string put_back() const;
+    std::string restore() const;
     // The same at the end of a run, as a warning.
-    std::string put_back_at_end() const;
+    std::string restore_at_end() const;
 
 private:
     std::string directory_, locale_;

@@ -30,11 +30,11 @@ std::atomic<size_t> known_count{0};
 
 std::atomic<pid_t> calling_thread{0};
 
-struct search {
+struct code_search {
     uintptr_t code, begin, end;
 };
 int find_code(dl_phdr_info *about, size_t, void *data) {
-    auto &found = *static_cast<search *>(data);
+    auto &found = *static_cast<code_search *>(data);
     uintptr_t begin = UINTPTR_MAX, end = 0;
     for (const ElfW(Phdr) *part = about->dlpi_phdr, *last = part + about->dlpi_phnum; part != last;
          ++part) {
@@ -68,11 +68,11 @@ const code_range *library_on_stack(uintptr_t stack) {
     size_t count = 0;
     const auto record = static_cast<uintptr_t>(pthread_self());
     const uintptr_t limit = first + sizeof(words);
-    for (uintptr_t at = first, end = record > first ? std::min(record, limit) : limit; at < end;
-         ++count) {
-        const uintptr_t next = std::min((at | (page_bytes - 1)) + 1, end);
-        remote[count] = {reinterpret_cast<void *>(at), next - at};
-        at = next;
+    for (uintptr_t address = first, end = record > first ? std::min(record, limit) : limit;
+         address < end; ++count) {
+        const uintptr_t next = std::min((address | (page_bytes - 1)) + 1, end);
+        remote[count] = {reinterpret_cast<void *>(address), next - address};
+        address = next;
     }
     const ssize_t got = process_vm_readv(getpid(), &local, 1, remote, count, 0);
     for (ssize_t i = got / static_cast<ssize_t>(sizeof(uintptr_t)) - 1; i >= 0; --i)
@@ -89,18 +89,18 @@ size_t threads_of_process() {
 }
 
 thread_watch::~thread_watch() {
-    if (before_ == 0 || threads_of_process() <= before_) return;
+    if (threads_before_ == 0 || threads_of_process() <= threads_before_) return;
     uint32_t none = 0;
     board->threads_owner.compare_exchange_strong(none, lasting_owner(owner_) + 1);
 }
 
 void note_library(const std::string &path, const void *code) {
-    search found{reinterpret_cast<uintptr_t>(code), 0, 0};
-    const size_t at = known_count.load(std::memory_order_relaxed);
-    if (at == libraries_max || dl_iterate_phdr(find_code, &found) != 1) return;
-    known_code[at].begin = found.begin, known_code[at].end = found.end;
-    path.copy(known_code[at].path, sizeof(known_code[at].path) - 1);
-    known_count.store(at + 1, std::memory_order_release);
+    code_search found{reinterpret_cast<uintptr_t>(code), 0, 0};
+    const size_t index = known_count.load(std::memory_order_relaxed);
+    if (index == libraries_max || dl_iterate_phdr(find_code, &found) != 1) return;
+    known_code[index].begin = found.begin, known_code[index].end = found.end;
+    path.copy(known_code[index].path, sizeof(known_code[index].path) - 1);
+    known_count.store(index + 1, std::memory_order_release);
 }
 
 void note_owner_of_library(const void *code, uint32_t owner) {

@@ -15,13 +15,13 @@ size_t threads_of_process();
 class thread_watch {
 public:
     thread_watch(uint32_t owner, bool looks)
-        : owner_(owner), before_(looks ? threads_of_process() : 0) {}
+        : owner_(owner), threads_before_(looks ? threads_of_process() : 0) {}
     ~thread_watch();
     thread_watch(const thread_watch &) = delete;
 
 private:
     const uint32_t owner_;
-    const size_t before_;
+    const size_t threads_before_;
 };
 
 // Remembers the address range of the library that contains `code`, and its policy's index on the

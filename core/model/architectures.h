@@ -41,8 +41,8 @@ struct tensor_names {
     const char *fused_out;         // down of all experts [E, H, I]
     const char *shared = nullptr;  // the shared expert
     const char *correction = nullptr;
-    bool turned = false;  // fused tensors alternate gate and up and are stored inputs x outputs;
-                          // MXFP4 also alternates but is outputs x inputs
+    bool transposed = false;  // fused tensors alternate gate and up and are stored inputs x
+                              // outputs; MXFP4 also alternates but is outputs x inputs
 };
 
 struct architecture {

@@ -42,30 +42,30 @@ template <class Supply>
 class noted_supply {
 public:
     // `parts`: where to note them, or null.
-    noted_supply(Supply &from, std::vector<named_part> *parts) : from_(from), parts_(parts) {}
+    noted_supply(Supply &supply, std::vector<named_part> *parts) : supply_(supply), parts_(parts) {}
 
     matrix read_matrix(const std::string &name, uint32_t rows, uint32_t columns, model_part part) {
-        const matrix read = from_.read_matrix(name, rows, columns, part);
+        const matrix read = supply_.read_matrix(name, rows, columns, part);
         if (parts_ != nullptr) parts_->push_back({.name = name, .weights = read});
         return read;
     }
     std::span<const float> read_vector(const std::string &name, uint32_t count, model_part part) {
-        const std::span<const float> read = from_.read_vector(name, count, part);
+        const std::span<const float> read = supply_.read_vector(name, count, part);
         if (parts_ != nullptr) parts_->push_back({.name = name, .values = read});
         return read;
     }
-    void read_experts(const std::string &layer, std::vector<mlp_weights> &out) {
-        from_.read_experts(layer, out);
+    void read_experts(const std::string &layer, std::vector<mlp_weights> &experts) {
+        supply_.read_experts(layer, experts);
         if (parts_ != nullptr) parts_->push_back({.name = layer, .kind = part_kind::experts});
     }
-    void read_latent(const std::string &prefix, attention_weights &out) {
-        from_.read_latent(prefix, out);
+    void read_latent(const std::string &prefix, attention_weights &attention) {
+        supply_.read_latent(prefix, attention);
         if (parts_ != nullptr) parts_->push_back({.name = prefix, .kind = part_kind::latent});
     }
-    bool failed() const { return from_.failed(); }
+    bool failed() const { return supply_.failed(); }
 
 private:
-    Supply &from_;
+    Supply &supply_;
     std::vector<named_part> *parts_;
 };
 
@@ -73,29 +73,29 @@ template <tensor_supply Supply>
 class weight_binding {
 public:
     // `parts`: where to note the parts, or null.
-    weight_binding(const model_config &config, const architecture &row, Supply &supply,
+    weight_binding(const model_config &config, const architecture &arch, Supply &supply,
                    std::vector<named_part> *parts = nullptr)
-        : config_(config), row_(row), supply_(supply, parts) {}
+        : config_(config), arch_(arch), supply_(supply, parts) {}
 
     model_weights bind() {
-        model_weights all;
-        all.embedding = supply_.read_matrix("model.embed_tokens.weight", config_.vocabulary,
-                                            config_.hidden, model_part::embedding);
-        all.final_norm = norm("model.norm", config_.hidden);
-        all.head = config_.tied_embedding
-                       ? all.embedding
-                       : supply_.read_matrix("lm_head.weight", config_.vocabulary, config_.hidden,
-                                             model_part::head);
+        model_weights weights;
+        weights.embedding = supply_.read_matrix("model.embed_tokens.weight", config_.vocabulary,
+                                                config_.hidden, model_part::embedding);
+        weights.final_norm = norm("model.norm", config_.hidden);
+        weights.head = config_.tied_embedding
+                           ? weights.embedding
+                           : supply_.read_matrix("lm_head.weight", config_.vocabulary,
+                                                 config_.hidden, model_part::head);
         if (config_.head_bias)
-            all.head_bias =
+            weights.head_bias =
                 supply_.read_vector("lm_head.bias", config_.vocabulary, model_part::head);
         for (uint32_t layer = 0; layer < config_.layers && !supply_.failed(); ++layer)
-            all.layers.push_back(bind_layer(layer));
-        return all;
+            weights.layers.push_back(bind_layer(layer));
+        return weights;
     }
 
 private:
-    static constexpr model_part of_attention = model_part::attention;
+    static constexpr model_part attention_part = model_part::attention;
 
     layer_weights bind_layer(uint32_t number) {
         const std::string prefix = format("model.layers.{}.", number);
@@ -114,7 +114,7 @@ private:
     }
 
     void bind_moe(const std::string &prefix, layer_weights &layer) {
-        const std::string router = prefix + row_.tensors.router;
+        const std::string router = prefix + arch_.tensors.router;
         const uint32_t experts = config_.experts;
         layer.router =
             supply_.read_matrix(router + ".weight", experts, config_.hidden, model_part::router);
@@ -122,96 +122,104 @@ private:
             layer.router_bias = supply_.read_vector(router + ".bias", experts, model_part::router);
         if (config_.router.correction_bias)
             layer.correction_bias =
-                supply_.read_vector(prefix + row_.tensors.correction, experts, model_part::router);
+                supply_.read_vector(prefix + arch_.tensors.correction, experts, model_part::router);
         if (config_.shared_intermediate != 0)
-            layer.shared = mlp(prefix + row_.tensors.shared + ".", config_.shared_intermediate,
+            layer.shared = mlp(prefix + arch_.tensors.shared + ".", config_.shared_intermediate,
                                model_part::shared);
         if (config_.shared_gate)
-            layer.shared_gate = supply_.read_matrix(prefix + row_.tensors.shared + "_gate.weight",
+            layer.shared_gate = supply_.read_matrix(prefix + arch_.tensors.shared + "_gate.weight",
                                                     1, config_.hidden, model_part::shared);
         supply_.read_experts(prefix, layer.experts);
     }
 
-    void bind_grouped(const std::string &prefix, attention_weights &out) {
-        const attention_config &of = config_.attention;
-        const uint32_t queries = of.heads * of.head_dim, keys = of.kv_heads * of.head_dim,
-                       values = of.kv_heads * of.value_dim;
-        out.query = weight(prefix + "q_proj", queries, config_.hidden);
-        out.key = weight(prefix + "k_proj", keys, config_.hidden);
-        out.value = weight(prefix + "v_proj", values, config_.hidden);
-        out.output = weight(prefix + "o_proj", config_.hidden, of.heads * of.value_dim);
-        if (of.qkv_bias) {
-            out.query_bias = supply_.read_vector(prefix + "q_proj.bias", queries, of_attention);
-            out.key_bias = supply_.read_vector(prefix + "k_proj.bias", keys, of_attention);
-            out.value_bias = supply_.read_vector(prefix + "v_proj.bias", values, of_attention);
+    void bind_grouped(const std::string &prefix, attention_weights &weights) {
+        const attention_config &attention = config_.attention;
+        const uint32_t queries = attention.heads * attention.head_dim,
+                       keys = attention.kv_heads * attention.head_dim,
+                       values = attention.kv_heads * attention.value_dim;
+        weights.query = weight(prefix + "q_proj", queries, config_.hidden);
+        weights.key = weight(prefix + "k_proj", keys, config_.hidden);
+        weights.value = weight(prefix + "v_proj", values, config_.hidden);
+        weights.output =
+            weight(prefix + "o_proj", config_.hidden, attention.heads * attention.value_dim);
+        if (attention.qkv_bias) {
+            weights.query_bias =
+                supply_.read_vector(prefix + "q_proj.bias", queries, attention_part);
+            weights.key_bias = supply_.read_vector(prefix + "k_proj.bias", keys, attention_part);
+            weights.value_bias =
+                supply_.read_vector(prefix + "v_proj.bias", values, attention_part);
         }
-        if (of.output_bias)
-            out.output_bias =
-                supply_.read_vector(prefix + "o_proj.bias", config_.hidden, of_attention);
-        if (of.norm != query_key_norm::none) {
-            const bool whole = of.norm == query_key_norm::whole;
-            out.query_norm = supply_.read_vector(prefix + "q_norm.weight",
-                                                 whole ? queries : of.head_dim, of_attention);
-            out.key_norm = supply_.read_vector(prefix + "k_norm.weight", whole ? keys : of.head_dim,
-                                               of_attention);
+        if (attention.output_bias)
+            weights.output_bias =
+                supply_.read_vector(prefix + "o_proj.bias", config_.hidden, attention_part);
+        if (attention.norm != query_key_norm::none) {
+            const bool whole = attention.norm == query_key_norm::whole;
+            weights.query_norm = supply_.read_vector(
+                prefix + "q_norm.weight", whole ? queries : attention.head_dim, attention_part);
+            weights.key_norm = supply_.read_vector(
+                prefix + "k_norm.weight", whole ? keys : attention.head_dim, attention_part);
         }
-        if (of.sinks) out.sinks = supply_.read_vector(prefix + "sinks", of.heads, of_attention);
+        if (attention.sinks)
+            weights.sinks = supply_.read_vector(prefix + "sinks", attention.heads, attention_part);
     }
 
-    void bind_latent(const std::string &prefix, attention_weights &out) {
-        const attention_config &of = config_.attention;
-        const uint32_t queries = of.heads * of.head_dim;
-        if (of.query_lora_rank == 0) {
-            out.query = weight(prefix + "q_proj", queries, config_.hidden);
+    void bind_latent(const std::string &prefix, attention_weights &weights) {
+        const attention_config &attention = config_.attention;
+        const uint32_t queries = attention.heads * attention.head_dim;
+        if (attention.query_lora_rank == 0) {
+            weights.query = weight(prefix + "q_proj", queries, config_.hidden);
         } else {
-            out.query_a = weight(prefix + "q_a_proj", of.query_lora_rank, config_.hidden);
-            out.query_a_norm = supply_.read_vector(prefix + "q_a_layernorm.weight",
-                                                   of.query_lora_rank, of_attention);
-            out.query_b = weight(prefix + "q_b_proj", queries, of.query_lora_rank);
+            weights.query_a =
+                weight(prefix + "q_a_proj", attention.query_lora_rank, config_.hidden);
+            weights.query_a_norm = supply_.read_vector(prefix + "q_a_layernorm.weight",
+                                                       attention.query_lora_rank, attention_part);
+            weights.query_b = weight(prefix + "q_b_proj", queries, attention.query_lora_rank);
         }
-        out.kv_a = weight(prefix + "kv_a_proj_with_mqa", of.kv_lora_rank + config_.rope.dimensions,
-                          config_.hidden);
-        out.kv_a_norm =
-            supply_.read_vector(prefix + "kv_a_layernorm.weight", of.kv_lora_rank, of_attention);
-        supply_.read_latent(prefix, out);
-        out.output = weight(prefix + "o_proj", config_.hidden, of.heads * of.value_dim);
+        weights.kv_a = weight(prefix + "kv_a_proj_with_mqa",
+                              attention.kv_lora_rank + config_.rope.dimensions, config_.hidden);
+        weights.kv_a_norm = supply_.read_vector(prefix + "kv_a_layernorm.weight",
+                                                attention.kv_lora_rank, attention_part);
+        supply_.read_latent(prefix, weights);
+        weights.output =
+            weight(prefix + "o_proj", config_.hidden, attention.heads * attention.value_dim);
     }
 
     matrix weight(const std::string &name, uint32_t rows, uint32_t columns) {
-        return supply_.read_matrix(name + ".weight", rows, columns, of_attention);
+        return supply_.read_matrix(name + ".weight", rows, columns, attention_part);
     }
 
     mlp_weights mlp(const std::string &prefix, uint32_t intermediate, model_part part) {
-        mlp_weights all;
-        all.gate =
+        mlp_weights weights;
+        weights.gate =
             supply_.read_matrix(prefix + "gate_proj.weight", intermediate, config_.hidden, part);
-        all.up = supply_.read_matrix(prefix + "up_proj.weight", intermediate, config_.hidden, part);
-        all.down =
+        weights.up =
+            supply_.read_matrix(prefix + "up_proj.weight", intermediate, config_.hidden, part);
+        weights.down =
             supply_.read_matrix(prefix + "down_proj.weight", config_.hidden, intermediate, part);
-        return all;
+        return weights;
     }
 
     norm_weights norm(const std::string &name, uint32_t count) {
-        norm_weights all;
-        all.weight = supply_.read_vector(name + ".weight", count, of_attention);
+        norm_weights weights;
+        weights.weight = supply_.read_vector(name + ".weight", count, attention_part);
         if (config_.norm == norm_kind::layer)
-            all.bias = supply_.read_vector(name + ".bias", count, of_attention);
-        return all;
+            weights.bias = supply_.read_vector(name + ".bias", count, attention_part);
+        return weights;
     }
 
     const model_config &config_;
-    const architecture &row_;
+    const architecture &arch_;
     noted_supply<Supply> supply_;
 };
 
 // The unit of parts that fits all experts (weights.h).
-inline uint32_t part_unit_of(const model_config &config, const model_weights &bound) {
+inline uint32_t part_unit_of(const model_config &config, const model_weights &weights) {
     uint32_t unit = usual_part_unit;
     for (const uint32_t layer : config.moe_layers())
-        for (const mlp_weights &expert : bound.layers[layer].experts) {
+        for (const mlp_weights &expert : weights.layers[layer].experts) {
             // Several rows of gate and up share scales, so a part must hold all of them.
-            for (const matrix *one : {&expert.gate, &expert.up})
-                unit = std::max(unit, format_of(one->type).scale_rows);
+            for (const matrix *projection : {&expert.gate, &expert.up})
+                unit = std::max(unit, format_of(projection->type).scale_rows);
             unit = std::max(unit, part_unit_of(expert.down));
         }
     return unit;
@@ -219,11 +227,12 @@ inline uint32_t part_unit_of(const model_config &config, const model_weights &bo
 
 // Bytes of each part, as counted by the supply.
 template <class Supply>
-model_sizes sizes_of(const model_config &config, const model_weights &bound, const Supply &supply) {
+model_sizes sizes_of(const model_config &config, const model_weights &weights,
+                     const Supply &supply) {
     model_sizes sizes;
     // Layers may have different formats; the largest expert counts.
     for (const uint32_t layer : config.moe_layers())
-        for (const mlp_weights &expert : bound.layers[layer].experts)
+        for (const mlp_weights &expert : weights.layers[layer].experts)
             sizes.expert_bytes = std::max(
                 sizes.expert_bytes, segment_image(expert, 0, config.moe_intermediate).bytes());
     sizes.experts_bytes = supply.bytes(model_part::experts);

@@ -31,24 +31,24 @@ uint64_t key_of(int32_t left, int32_t right) {
 }  // namespace
 
 result<vocabulary> vocabulary::make(std::vector<std::pair<std::string, uint32_t>> entries) {
-    vocabulary made;
-    made.entries_ = std::move(entries);
+    vocabulary tokens;
+    tokens.entries_ = std::move(entries);
     uint32_t size = 0;
-    for (const auto &[token, id] : made.entries_) {
+    for (const auto &[token, id] : tokens.entries_) {
         assert(id < ids_max);
         size = std::max(size, id + 1);
     }
-    made.by_id_.assign(size, -1);
-    made.ids_.reserve(made.entries_.size());
-    for (size_t i = 0; i < made.entries_.size(); ++i) {
-        const auto &[token, id] = made.entries_[i];
-        if (const int32_t other = made.by_id_[id]; other >= 0)
+    tokens.by_id_.assign(size, -1);
+    tokens.ids_.reserve(tokens.entries_.size());
+    for (size_t i = 0; i < tokens.entries_.size(); ++i) {
+        const auto &[token, id] = tokens.entries_[i];
+        if (const int32_t earlier = tokens.by_id_[id]; earlier >= 0)
             return error{format("tokens \"{}\" and \"{}\" have the same id {}",
-                                made.entries_[other].first, token, id)};
-        made.by_id_[id] = static_cast<int32_t>(i);
-        made.ids_.emplace(token, static_cast<int32_t>(id));
+                                tokens.entries_[earlier].first, token, id)};
+        tokens.by_id_[id] = static_cast<int32_t>(i);
+        tokens.ids_.emplace(token, static_cast<int32_t>(id));
     }
-    return made;
+    return tokens;
 }
 
 int32_t vocabulary::id_of(std::string_view token) const {
@@ -83,47 +83,47 @@ size_t merge_table::place_of(uint64_t key) const {
     return place;
 }
 
-void merge_table::add(int32_t left, int32_t right, merge what) {
+void merge_table::add(int32_t left, int32_t right, merge merged) {
     const uint64_t key = key_of(left, right);
-    slots_[place_of(key)] = {key, what};
+    slots_[place_of(key)] = {key, merged};
 }
 
 const merge_table::merge *merge_table::find(int32_t left, int32_t right) const {
-    const slot &at = slots_[place_of(key_of(left, right))];
-    return at.key == UINT64_MAX ? nullptr : &at.what;
+    const slot &found = slots_[place_of(key_of(left, right))];
+    return found.key == UINT64_MAX ? nullptr : &found.merged;
 }
 
 result<bpe> bpe::make(vocabulary words, const merge_list &merges, bpe_rules rules,
                       const std::vector<uint32_t> &ranks) {
     assert(ranks.empty() || ranks.size() == merges.size());
-    bpe made(std::move(words), merges.size());
+    bpe model(std::move(words), merges.size());
     for (size_t rank = 0; rank < merges.size(); ++rank) {
         const auto &[left, right] = merges[rank];
         const auto id_of = [&](const std::string &word) {
-            const int32_t id = made.words_.id_of(word);
-            return id >= 0 ? id : made.words_.add_hidden(word);
+            const int32_t id = model.words_.id_of(word);
+            return id >= 0 ? id : model.words_.add_hidden(word);
         };
         const int32_t ids[3] = {id_of(left), id_of(right), id_of(left + right)};
-        const uint32_t own = ranks.empty() ? static_cast<uint32_t>(rank) : ranks[rank];
-        made.merges_.add(ids[0], ids[1], {own, ids[2]});
+        const uint32_t merge_rank = ranks.empty() ? static_cast<uint32_t>(rank) : ranks[rank];
+        model.merges_.add(ids[0], ids[1], {merge_rank, ids[2]});
     }
-    if (!made.words_.hidden().empty())
+    if (!model.words_.hidden().empty())
         rules.hidden_from = std::min<int32_t>(rules.hidden_from, vocabulary::ids_max);
     if (!rules.unknown_token.empty()) {
-        made.unknown_id_ = made.words_.id_of(rules.unknown_token);
-        if (made.unknown_id_ < 0 || made.unknown_id_ >= rules.hidden_from)
+        model.unknown_id_ = model.words_.id_of(rules.unknown_token);
+        if (model.unknown_id_ < 0 || model.unknown_id_ >= rules.hidden_from)
             return error{format("the vocabulary has no unk_token \"{}\"", rules.unknown_token)};
     }
-    made.rules_ = std::move(rules);
+    model.rules_ = std::move(rules);
     for (int byte = 0; byte < 256; ++byte)
-        made.byte_ids_.push_back(made.words_.id_of(format("<0x{:02X}>", byte)));
+        model.byte_ids_.push_back(model.words_.id_of(format("<0x{:02X}>", byte)));
     std::string token;
     for (char32_t character = 0; character < small_characters; ++character) {
         token.clear();
         append_character(token, character);
-        made.small_ids_.push_back(made.words_.id_of(token));
+        model.small_ids_.push_back(model.words_.id_of(token));
     }
-    return made;
+    return model;
 }
 
 int32_t bpe::id_of_character(std::string_view character, char32_t value) const {
@@ -132,12 +132,12 @@ int32_t bpe::id_of_character(std::string_view character, char32_t value) const {
 
 // The word's characters as ids before any merge. As in the reference, an unknown character is
 // written only before the next known one, so bytes of byte_fallback may come before it.
-status bpe::begin(std::string_view word, std::vector<int32_t> &ids) const {
+status bpe::split_characters(std::string_view word, std::vector<int32_t> &ids) const {
     bool unknown = false;
-    for (size_t at = 0; at < word.size();) {
-        const size_t from = at;
-        const char32_t character = next_character(word, at);
-        const std::string_view bytes = word.substr(from, at - from);
+    for (size_t position = 0; position < word.size();) {
+        const size_t begin = position;
+        const char32_t character = next_character(word, position);
+        const std::string_view bytes = word.substr(begin, position - begin);
         const int32_t id = id_of_character(bytes, character);
         if (id >= 0) {
             if (unknown) ids.push_back(unknown_id_);
@@ -159,39 +159,39 @@ status bpe::begin(std::string_view word, std::vector<int32_t> &ids) const {
     return success();
 }
 
-status bpe::encode(std::string_view word, workspace &memory, std::vector<int32_t> &out) const {
+status bpe::encode(std::string_view word, workspace &memory, std::vector<int32_t> &ids) const {
     assert(word.size() < size_t{1} << 31);
     if (rules_.ignore_merges)
         if (const int32_t id = words_.id_of(word); id >= 0 && id < rules_.hidden_from) {
-            out.push_back(id);
+            ids.push_back(id);
             return success();
         }
     memory.ids.clear();
-    const size_t from = out.size();
-    if (status done = begin(word, memory.ids); !done) return done;
+    const size_t first = ids.size();
+    if (status done = split_characters(word, memory.ids); !done) return done;
     if (memory.ids.size() <= short_word_symbols)
-        merge_short(memory, out);
+        merge_short(memory, ids);
     else
-        merge_long(memory, out);
-    return rules_.hidden_from == INT32_MAX ? success() : spell_hidden(out, from);
+        merge_long(memory, ids);
+    return rules_.hidden_from == INT32_MAX ? success() : spell_hidden(ids, first);
 }
 
-status bpe::spell_hidden(std::vector<int32_t> &ids, size_t from) const {
-    if (std::all_of(ids.begin() + static_cast<std::ptrdiff_t>(from), ids.end(),
+status bpe::spell_hidden(std::vector<int32_t> &ids, size_t first) const {
+    if (std::all_of(ids.begin() + static_cast<std::ptrdiff_t>(first), ids.end(),
                     [&](int32_t id) { return id < rules_.hidden_from; }))
         return success();
     std::vector<int32_t> spelt;
     const auto byte_id = [&](char byte) { return byte_ids_[static_cast<uint8_t>(byte)]; };
-    for (size_t i = from; i < ids.size(); ++i) {
+    for (size_t i = first; i < ids.size(); ++i) {
         if (ids[i] < rules_.hidden_from) {
             spelt.push_back(ids[i]);
             continue;
         }
         const std::string_view word = *words_.token_of(ids[i]);
-        for (size_t at = 0; at < word.size();) {
-            const size_t begin = at;
-            const char32_t value = next_character(word, at);
-            const std::string_view character = word.substr(begin, at - begin);
+        for (size_t position = 0; position < word.size();) {
+            const size_t begin = position;
+            const char32_t value = next_character(word, position);
+            const std::string_view character = word.substr(begin, position - begin);
             const int32_t id = id_of_character(character, value);
             if (id >= 0 && id < rules_.hidden_from)
                 spelt.push_back(id);
@@ -204,12 +204,12 @@ status bpe::spell_hidden(std::vector<int32_t> &ids, size_t from) const {
                 return no_token(value);
         }
     }
-    ids.resize(from);
+    ids.resize(first);
     ids.insert(ids.end(), spelt.begin(), spelt.end());
     return success();
 }
 
-void bpe::merge_short(workspace &memory, std::vector<int32_t> &out) const {
+void bpe::merge_short(workspace &memory, std::vector<int32_t> &merged_ids) const {
     std::vector<int32_t> &ids = memory.ids;
     // merges[i] is that of ids[i] and ids[i + 1].
     std::vector<merge_table::merge> &merges = memory.merges;
@@ -226,18 +226,18 @@ void bpe::merge_short(workspace &memory, std::vector<int32_t> &out) const {
             std::min_element(merges.begin(), merges.end(),
                              [](const auto &a, const auto &b) { return a.rank < b.rank; });
         if (best->rank == none) break;
-        const size_t at = best - merges.begin();
-        ids[at] = best->id;
-        ids.erase(ids.begin() + at + 1);
+        const size_t position = best - merges.begin();
+        ids[position] = best->id;
+        ids.erase(ids.begin() + position + 1);
         merges.erase(best);
-        if (at < merges.size()) merges[at] = look_up(at);
-        if (at > 0) merges[at - 1] = look_up(at - 1);
+        if (position < merges.size()) merges[position] = look_up(position);
+        if (position > 0) merges[position - 1] = look_up(position - 1);
     }
-    out.insert(out.end(), ids.begin(), ids.end());
+    merged_ids.insert(merged_ids.end(), ids.begin(), ids.end());
 }
 
 // Puts `left` and its next symbol on the heap if they can merge.
-void bpe::consider(workspace &memory, uint32_t left) const {
+void bpe::push_candidate(workspace &memory, uint32_t left) const {
     const auto &symbols = memory.symbols;
     const uint32_t right = symbols[left].next;
     if (right == none) return;
@@ -248,20 +248,20 @@ void bpe::consider(workspace &memory, uint32_t left) const {
     std::push_heap(memory.heap.begin(), memory.heap.end());
 }
 
-void bpe::merge_long(workspace &memory, std::vector<int32_t> &out) const {
+void bpe::merge_long(workspace &memory, std::vector<int32_t> &merged_ids) const {
     auto &symbols = memory.symbols;
     const auto count = static_cast<uint32_t>(memory.ids.size());
     symbols.resize(count);
     for (uint32_t i = 0; i < count; ++i)
         symbols[i] = {memory.ids[i], i == 0 ? none : i - 1, i + 1 == count ? none : i + 1};
     memory.heap.clear();
-    for (uint32_t i = 0; i + 1 < count; ++i) consider(memory, i);
+    for (uint32_t i = 0; i + 1 < count; ++i) push_candidate(memory, i);
     while (!memory.heap.empty()) {
         std::pop_heap(memory.heap.begin(), memory.heap.end());
         const workspace::candidate best = memory.heap.back();
         memory.heap.pop_back();
-        const auto at = static_cast<uint32_t>(best.order);
-        workspace::symbol &left = symbols[at];
+        const auto position = static_cast<uint32_t>(best.order);
+        workspace::symbol &left = symbols[position];
         // One of the two has changed since then. A newer candidate replaces this one.
         if (left.id != best.left || left.next == none || symbols[left.next].id != best.right)
             continue;
@@ -269,18 +269,20 @@ void bpe::merge_long(workspace &memory, std::vector<int32_t> &out) const {
         left.id = merges_.find(best.left, best.right)->id;
         left.next = right.next;
         right.id = -1;
-        if (left.next != none) symbols[left.next].previous = at;
-        consider(memory, at);
-        if (left.previous != none) consider(memory, left.previous);
+        if (left.next != none) symbols[left.next].previous = position;
+        push_candidate(memory, position);
+        if (left.previous != none) push_candidate(memory, left.previous);
     }
-    for (uint32_t i = 0; i != none && i < count; i = symbols[i].next) out.push_back(symbols[i].id);
+    for (uint32_t i = 0; i != none && i < count; i = symbols[i].next)
+        merged_ids.push_back(symbols[i].id);
 }
 
 void warn_of_hidden(const bpe &model, std::string_view place) {
     const std::deque<std::string> &hidden = model.words().hidden();
     if (hidden.empty()) return;
     log_warning(format("{}: {} of the words in merges {} no token, for example \"{}\"", place,
-                       hidden.size(), hidden.size() == 1 ? "is" : "are", shown(hidden.front())));
+                       hidden.size(), hidden.size() == 1 ? "is" : "are",
+                       printable(hidden.front())));
 }
 
 }  // namespace moorage::core

@@ -53,13 +53,13 @@ public:
     explicit merge_table(size_t merges);
     // A later merge of the same two tokens replaces an earlier one. Requires: at most as many
     // different pairs as announced.
-    void add(int32_t left, int32_t right, merge what);
+    void add(int32_t left, int32_t right, merge merged);
     const merge *find(int32_t left, int32_t right) const;  // null: none
 
 private:
     struct slot {
         uint64_t key = UINT64_MAX;
-        merge what{};
+        merge merged{};
     };
     size_t place_of(uint64_t key) const;
     std::vector<slot> slots_;
@@ -93,7 +93,7 @@ public:
         struct candidate {
             uint64_t order;  // rank, then position
             int32_t left, right;
-            bool operator<(const candidate &other) const { return order > other.order; }
+            bool operator<(const candidate &second) const { return order > second.order; }
         };
         std::vector<int32_t> ids;
         std::vector<merge_table::merge> merges;
@@ -102,7 +102,7 @@ public:
     };
     // Appends the ids of `word` (valid UTF-8, below 2^31 bytes). Errors: the vocabulary lacks a
     // character and has no unknown token.
-    status encode(std::string_view word, workspace &memory, std::vector<int32_t> &out) const;
+    status encode(std::string_view word, workspace &memory, std::vector<int32_t> &ids) const;
     const vocabulary &words() const { return words_; }
     uint32_t tokens() const {  // ids of tokens are below it
         return std::min(words_.size(), static_cast<uint32_t>(rules_.hidden_from));
@@ -111,11 +111,11 @@ public:
 private:
     bpe(vocabulary words, size_t merges) : words_(std::move(words)), merges_(merges) {}
     int32_t id_of_character(std::string_view character, char32_t value) const;
-    status begin(std::string_view word, std::vector<int32_t> &ids) const;
-    void merge_short(workspace &memory, std::vector<int32_t> &out) const;
-    void merge_long(workspace &memory, std::vector<int32_t> &out) const;
-    void consider(workspace &memory, uint32_t left) const;
-    status spell_hidden(std::vector<int32_t> &ids, size_t from) const;
+    status split_characters(std::string_view word, std::vector<int32_t> &ids) const;
+    void merge_short(workspace &memory, std::vector<int32_t> &merged_ids) const;
+    void merge_long(workspace &memory, std::vector<int32_t> &merged_ids) const;
+    void push_candidate(workspace &memory, uint32_t left) const;
+    status spell_hidden(std::vector<int32_t> &ids, size_t first) const;
 
     vocabulary words_;
     merge_table merges_;

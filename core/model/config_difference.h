@@ -8,6 +8,6 @@
 namespace moorage::core {
 
 // The first difference: "norm_topk_prob is 1 and would be 0". Empty: they compute the same.
-std::string difference_of(const model_config &is, const model_config &made);
+std::string difference_of(const model_config &source, const model_config &converted);
 
 }  // namespace moorage::core

@@ -20,35 +20,35 @@
 
 namespace moorage::core {
 
-using spellings = std::initializer_list<const char *>;
+using key_spellings = std::initializer_list<const char *>;
 
 class config_reader {
 public:
     // `root` is borrowed and must be an object. `name` is its name in errors.
     config_reader(const json &root, std::string name) : root_(&root), name_(std::move(name)) {}
 
-    bool has(spellings keys) const { return find(keys) != nullptr; }
+    bool has(key_spellings keys) const { return find(keys) != nullptr; }
     // Null: absent or null.
-    const json *find(spellings keys) const;
+    const json *find(key_spellings keys) const;
 
     // Without a default the key is required.
-    uint32_t count(spellings keys, uint32_t min, uint32_t max,
-                   std::optional<uint32_t> otherwise = std::nullopt);
-    double number(spellings keys, double min, double max,
-                  std::optional<double> otherwise = std::nullopt);
-    bool flag(spellings keys, bool otherwise);
-    std::string text(spellings keys, const std::string &otherwise);
+    uint32_t count(key_spellings keys, uint32_t min, uint32_t max,
+                   std::optional<uint32_t> default_value = std::nullopt);
+    double number(key_spellings keys, double min, double max,
+                  std::optional<double> default_value = std::nullopt);
+    bool flag(key_spellings keys, bool default_value);
+    std::string text(key_spellings keys, const std::string &default_value);
     // Empty: absent.
-    std::vector<double> numbers(spellings keys, double min, double max, size_t count_max);
-    std::vector<uint32_t> counts(spellings keys, uint32_t max, size_t count_max);
-    std::vector<std::string> texts(spellings keys, size_t count_max);
+    std::vector<double> numbers(key_spellings keys, double min, double max, size_t count_max);
+    std::vector<uint32_t> counts(key_spellings keys, uint32_t max, size_t count_max);
+    std::vector<std::string> texts(key_spellings keys, size_t count_max);
     // The object under a key, to be read by another reader. Null: absent.
-    const json *object(spellings keys);
+    const json *object(key_spellings keys);
 
     // Fails with "DIR/config.json: KEY WHAT".
-    void fail(std::string_view key, const std::string &what);
+    void fail(std::string_view key, const std::string &problem);
     // Takes over the failure of another reader of the same file.
-    void adopt(const config_reader &other);
+    void adopt(const config_reader &reader);
     const std::string &name() const { return name_; }
     bool failed() const { return failure_.has_value(); }
     const error &failure() const { return *failure_; }
@@ -58,8 +58,8 @@ private:
         const char *key;
         const json *value;
     };
-    found look(spellings keys) const;
-    found require(spellings keys);
+    found find_present(key_spellings keys) const;
+    found require(key_spellings keys);
 
     const json *root_;
     std::string name_;
@@ -67,7 +67,7 @@ private:
 };
 
 // A JSON value for a message, shortened: "\"relu\"", "3", "a list".
-std::string described(const json &value);
+std::string describe_json(const json &value);
 
 // Parses the text as a JSON object. Errors give the place of the first mistake.
 result<json> parse_object(std::string_view text, const std::string &name);

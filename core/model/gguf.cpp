@@ -51,53 +51,53 @@ const weight_format *format_of_id(uint32_t id) {
 }
 
 template <class Value>
-Value read_at(const std::byte *from) {
+Value read_at(const std::byte *bytes) {
     Value value;
-    std::memcpy(&value, from, sizeof value);
+    std::memcpy(&value, bytes, sizeof value);
     return value;
 }
 
-double number_at(value_type type, const std::byte *from) {
+double number_at(value_type type, const std::byte *bytes) {
     switch (type) {
         case value_type::u8:
         case value_type::boolean:
-            return read_at<uint8_t>(from);
+            return read_at<uint8_t>(bytes);
         case value_type::i8:
-            return read_at<int8_t>(from);
+            return read_at<int8_t>(bytes);
         case value_type::u16:
-            return read_at<uint16_t>(from);
+            return read_at<uint16_t>(bytes);
         case value_type::i16:
-            return read_at<int16_t>(from);
+            return read_at<int16_t>(bytes);
         case value_type::u32:
-            return read_at<uint32_t>(from);
+            return read_at<uint32_t>(bytes);
         case value_type::i32:
-            return read_at<int32_t>(from);
+            return read_at<int32_t>(bytes);
         case value_type::f32:
-            return read_at<float>(from);
+            return read_at<float>(bytes);
         case value_type::u64:
-            return static_cast<double>(read_at<uint64_t>(from));
+            return static_cast<double>(read_at<uint64_t>(bytes));
         case value_type::i64:
-            return static_cast<double>(read_at<int64_t>(from));
+            return static_cast<double>(read_at<int64_t>(bytes));
         case value_type::f64:
-            return read_at<double>(from);
+            return read_at<double>(bytes);
         default:
             return 0;
     }
 }
 
-gguf_value value_of(value_type type, const std::byte *from) {
+gguf_value value_of(value_type type, const std::byte *bytes) {
     switch (type) {
         case value_type::boolean:
-            return read_at<uint8_t>(from) != 0;
+            return read_at<uint8_t>(bytes) != 0;
         case value_type::f32:
         case value_type::f64:
-            return number_at(type, from);
+            return number_at(type, bytes);
         case value_type::u64:
-            return read_at<uint64_t>(from);
+            return read_at<uint64_t>(bytes);
         case value_type::i64:
-            return read_at<int64_t>(from);
+            return read_at<int64_t>(bytes);
         default:
-            return static_cast<int64_t>(number_at(type, from));
+            return static_cast<int64_t>(number_at(type, bytes));
     }
 }
 
@@ -109,204 +109,211 @@ public:
 
     bool failed() const { return failure_.has_value(); }
     const error &failure() const { return *failure_; }
-    uint64_t at() const { return at_; }
-    uint64_t left() const { return file_.size() - at_; }
-    std::span<const std::byte> since(uint64_t begin) const {
-        return file_.subspan(begin, at_ - begin);
+    uint64_t position() const { return position_; }
+    uint64_t bytes_left() const { return file_.size() - position_; }
+    std::span<const std::byte> bytes_since(uint64_t begin) const {
+        return file_.subspan(begin, position_ - begin);
     }
-    void fail(const std::string &what) {
-        if (!failure_) failure_ = error{format("{}: {}", name_, what)};
+    void fail(const std::string &problem) {
+        if (!failure_) failure_ = error{format("{}: {}", name_, problem)};
     }
 
-    std::span<const std::byte> take(uint64_t bytes, const std::string &what) {
+    std::span<const std::byte> take(uint64_t bytes, const std::string &label) {
         if (failed()) return {};
-        if (bytes > left()) {
+        if (bytes > bytes_left()) {
             fail(file_.empty() ? "is empty; was it downloaded?"
                                : format("{} of {} bytes at {} reaches beyond the {} bytes of the "
                                         "file; is the file complete?",
-                                        what, bytes, at_, file_.size()));
+                                        label, bytes, position_, file_.size()));
             return {};
         }
-        const auto taken = file_.subspan(at_, bytes);
-        at_ += bytes;
+        const auto taken = file_.subspan(position_, bytes);
+        position_ += bytes;
         return taken;
     }
     template <class Value>
-    Value number(const std::string &what) {
-        const auto bytes = take(sizeof(Value), what);
+    Value number(const std::string &label) {
+        const auto bytes = take(sizeof(Value), label);
         return bytes.empty() ? Value{} : read_at<Value>(bytes.data());
     }
-    std::string_view text(const std::string &what, uint64_t bytes_max = UINT64_MAX) {
-        const auto length = number<uint64_t>("the length of " + what);
+    std::string_view text(const std::string &label, uint64_t bytes_max = UINT64_MAX) {
+        const auto length = number<uint64_t>("the length of " + label);
         if (!failed() && length > bytes_max)
-            fail(format("{} has {} bytes; {} is the limit", what, length, bytes_max));
-        const auto bytes = take(length, what);
+            fail(format("{} has {} bytes; {} is the limit", label, length, bytes_max));
+        const auto bytes = take(length, label);
         return {reinterpret_cast<const char *>(bytes.data()), bytes.size()};
     }
-    // Reads a count of items that take at least `each` bytes.
-    uint64_t count(const std::string &what, uint64_t each) {
-        const auto number_of = number<uint64_t>(what);
-        if (!failed() && number_of > left() / each)
+    // Reads a count of items that take at least `element_bytes` bytes.
+    uint64_t count(const std::string &label, uint64_t element_bytes) {
+        const auto elements = number<uint64_t>(label);
+        if (!failed() && elements > bytes_left() / element_bytes)
             fail(format(
                 "{} is {}, more than the {} bytes that follow can hold; is the file complete?",
-                what, number_of, left()));
-        return failed() ? 0 : number_of;
+                label, elements, bytes_left()));
+        return failed() ? 0 : elements;
     }
 
 private:
     std::span<const std::byte> file_;
     const std::string &name_;
     std::optional<error> failure_;
-    uint64_t at_ = 0;
+    uint64_t position_ = 0;
 };
 
-gguf_value read_array(header_reader &in, const std::string &key, uint32_t depth = 0);
+gguf_value read_array(header_reader &reader, const std::string &key, uint32_t depth = 0);
 
 // Skips the arrays in an array. Each has its own type and number of elements.
-gguf_value pass_lists(header_reader &in, const std::string &key, uint32_t depth) {
+gguf_value skip_lists(header_reader &reader, const std::string &key, uint32_t depth) {
     constexpr uint64_t header_bytes = sizeof(uint32_t) + sizeof(uint64_t);
     if (depth == list_depth_max) {
-        in.fail(format("{}: lists lie in lists {} deep; {} is the limit", key, depth + 1,
-                       list_depth_max));
+        reader.fail(format("{}: lists lie in lists {} deep; {} is the limit", key, depth + 1,
+                           list_depth_max));
         return false;
     }
-    const uint64_t count = in.count("the number of elements of " + key, header_bytes);
-    for (uint64_t i = 0; i < count && !in.failed(); ++i) read_array(in, key, depth + 1);
+    const uint64_t count = reader.count("the number of elements of " + key, header_bytes);
+    for (uint64_t i = 0; i < count && !reader.failed(); ++i) read_array(reader, key, depth + 1);
     return gguf_lists{count};
 }
 
-gguf_value read_array(header_reader &in, const std::string &key, uint32_t depth) {
-    const auto type = in.number<uint32_t>("the type of the elements of " + key);
-    if (in.failed()) return false;
+gguf_value read_array(header_reader &reader, const std::string &key, uint32_t depth) {
+    const auto type = reader.number<uint32_t>("the type of the elements of " + key);
+    if (reader.failed()) return false;
     if (type >= value_types) {
-        in.fail(format("{}: elements of type {}, which does not exist", key, type));
+        reader.fail(format("{}: elements of type {}, which does not exist", key, type));
         return false;
     }
-    if (type == static_cast<uint32_t>(value_type::array)) return pass_lists(in, key, depth);
+    if (type == static_cast<uint32_t>(value_type::array)) return skip_lists(reader, key, depth);
     if (type == static_cast<uint32_t>(value_type::text)) {
         gguf_texts texts;
-        const uint64_t count = in.count("the number of elements of " + key, sizeof(uint64_t));
+        const uint64_t count = reader.count("the number of elements of " + key, sizeof(uint64_t));
         texts.reserve(count);
-        const std::string what = "a text of " + key;
-        for (uint64_t i = 0; i < count && !in.failed(); ++i) texts.push_back(in.text(what));
+        const std::string label = "a text of " + key;
+        for (uint64_t i = 0; i < count && !reader.failed(); ++i)
+            texts.push_back(reader.text(label));
         return texts;
     }
-    const uint64_t count = in.count("the number of elements of " + key, value_bytes[type]);
-    return gguf_numbers{type, in.take(count * value_bytes[type], "the elements of " + key), count};
+    const uint64_t count = reader.count("the number of elements of " + key, value_bytes[type]);
+    return gguf_numbers{type, reader.take(count * value_bytes[type], "the elements of " + key),
+                        count};
 }
 
-void read_metadata(header_reader &in, uint64_t count, gguf_header &out) {
-    for (uint64_t i = 0; i < count && !in.failed(); ++i) {
-        const std::string key(in.text(format("key {}", i), name_bytes_max));
-        const uint64_t begin = in.at();
-        const auto type = in.number<uint32_t>("the type of a key");
-        if (in.failed()) return;
-        if (key.empty()) return in.fail(format("key {} has no name", i));
-        const std::string label = shown(key);
+void read_metadata(header_reader &reader, uint64_t count, gguf_header &header) {
+    for (uint64_t i = 0; i < count && !reader.failed(); ++i) {
+        const std::string key(reader.text(format("key {}", i), name_bytes_max));
+        const uint64_t begin = reader.position();
+        const auto type = reader.number<uint32_t>("the type of a key");
+        if (reader.failed()) return;
+        if (key.empty()) return reader.fail(format("key {} has no name", i));
+        const std::string label = printable(key);
         gguf_value value;
         if (type == static_cast<uint32_t>(value_type::text)) {
-            value = in.text(label);
+            value = reader.text(label);
         } else if (type == static_cast<uint32_t>(value_type::array)) {
-            value = read_array(in, label);
+            value = read_array(reader, label);
         } else if (type < value_types) {
-            const auto bytes = in.take(value_bytes[type], label);
-            if (!in.failed()) value = value_of(static_cast<value_type>(type), bytes.data());
+            const auto bytes = reader.take(value_bytes[type], label);
+            if (!reader.failed()) value = value_of(static_cast<value_type>(type), bytes.data());
         } else {
-            return in.fail(format("{} is of type {}, which does not exist", label, type));
+            return reader.fail(format("{} is of type {}, which does not exist", label, type));
         }
-        if (in.failed()) return;
-        out.keys.push_back({key, in.since(begin)});
-        if (!out.metadata.emplace(key, std::move(value)).second)
-            in.fail(format("{} is there twice", label));
+        if (reader.failed()) return;
+        header.keys.push_back({key, reader.bytes_since(begin)});
+        if (!header.metadata.emplace(key, std::move(value)).second)
+            reader.fail(format("{} is there twice", label));
     }
 }
 
 // Bytes of a tensor, with its dimensions checked; 0 after a failure.
-uint64_t bytes_of_tensor(header_reader &in, const gguf_tensor &of, const tensor_type &type) {
-    const std::string label = shown(of.name);
+uint64_t bytes_of_tensor(header_reader &reader, const gguf_tensor &tensor,
+                         const tensor_type &type) {
+    const std::string label = printable(tensor.name);
     uint64_t values = 1;
-    for (const uint64_t extent : of.shape) {
+    for (const uint64_t extent : tensor.shape) {
         if (extent == 0 || extent > (uint64_t{1} << 56) / values) {
-            in.fail(format("tensor {}: the shape {} is of no tensor that fits a file", label,
-                           shape_text(of.shape)));
+            reader.fail(format("tensor {}: the shape {} is of no tensor that fits a file", label,
+                               shape_text(tensor.shape)));
             return 0;
         }
         values *= extent;
     }
-    if (of.shape.back() % type.block == 0) return values / type.block * type.bytes;
-    in.fail(format("tensor {}: rows of {} values are no whole blocks of {}, which have {}", label,
-                   of.shape.back(), type.name, type.block));
+    if (tensor.shape.back() % type.block == 0) return values / type.block * type.bytes;
+    reader.fail(format("tensor {}: rows of {} values are no whole blocks of {}, which have {}",
+                       label, tensor.shape.back(), type.name, type.block));
     return 0;
 }
 
 // Reads an entry of the tensor table. Its bytes are found later.
-gguf_tensor read_tensor(header_reader &in, uint64_t number, gguf_reading what) {
-    gguf_tensor made;
-    made.name = in.text(format("the name of tensor {}", number), name_bytes_max);
-    const std::string label = format("tensor {}", shown(made.name));
-    const auto dimensions = in.number<uint32_t>(label);
-    if (!in.failed() && dimensions > dimensions_max)
-        in.fail(format("{} has {} dimensions; at most {} are supported", label, dimensions,
-                       dimensions_max));
-    for (uint32_t i = 0; i < dimensions && !in.failed(); ++i)
-        made.shape.push_back(in.number<uint64_t>(label));
-    if (made.shape.empty()) made.shape = {1};
-    std::ranges::reverse(made.shape);
-    const auto id = in.number<uint32_t>(label);
-    made.offset_bytes = in.number<uint64_t>(label);
-    if (in.failed()) return made;
+gguf_tensor read_tensor(header_reader &reader, uint64_t number, gguf_reading reading) {
+    gguf_tensor tensor;
+    tensor.name = reader.text(format("the name of tensor {}", number), name_bytes_max);
+    const std::string label = format("tensor {}", printable(tensor.name));
+    const auto dimensions = reader.number<uint32_t>(label);
+    if (!reader.failed() && dimensions > dimensions_max)
+        reader.fail(format("{} has {} dimensions; at most {} are supported", label, dimensions,
+                           dimensions_max));
+    for (uint32_t i = 0; i < dimensions && !reader.failed(); ++i)
+        tensor.shape.push_back(reader.number<uint64_t>(label));
+    if (tensor.shape.empty()) tensor.shape = {1};
+    std::ranges::reverse(tensor.shape);
+    const auto id = reader.number<uint32_t>(label);
+    tensor.offset_bytes = reader.number<uint64_t>(label);
+    if (reader.failed()) return tensor;
     if (const weight_format *known = format_of_id(id)) {
-        made.type = known->type;
-        made.stored_bytes =
-            bytes_of_tensor(in, made, {id, known->name, known->block, known->bytes});
-        return made;
+        tensor.type = known->type;
+        tensor.stored_bytes =
+            bytes_of_tensor(reader, tensor, {id, known->name, known->block, known->bytes});
+        return tensor;
     }
-    const auto *other = std::ranges::find(other_types, id, &tensor_type::id);
-    const bool named = other != std::end(other_types);
-    made.other_type = named ? format("{} ({})", id, other->name) : format("{}", id);
-    if (named && other->block != 0)
-        made.stored_bytes = bytes_of_tensor(in, made, *other);
-    else if (what == gguf_reading::sizes)
-        in.fail(format("{} is of type {}; supported are {}", label, made.other_type,
-                       supported_gguf_types()));
-    return made;
+    const auto *unsupported = std::ranges::find(other_types, id, &tensor_type::id);
+    const bool named = unsupported != std::end(other_types);
+    tensor.other_type = named ? format("{} ({})", id, unsupported->name) : format("{}", id);
+    if (named && unsupported->block != 0)
+        tensor.stored_bytes = bytes_of_tensor(reader, tensor, *unsupported);
+    else if (reading == gguf_reading::sizes)
+        reader.fail(format("{} is of type {}; supported are {}", label, tensor.other_type,
+                           supported_gguf_types()));
+    return tensor;
 }
 
-uint64_t alignment_of(header_reader &in, const gguf_metadata &metadata) {
+uint64_t read_alignment(header_reader &reader, const gguf_metadata &metadata) {
     if (!metadata.contains("general.alignment")) return 32;
-    const auto given = gguf_count(metadata, "general.alignment");
-    if (given && *given >= 4 && *given <= alignment_max && (*given & (*given - 1)) == 0)
-        return *given;
-    in.fail(format("general.alignment is {}; a power of two from 4 to {} is needed",
-                   given ? format("{}", *given) : "no whole number", alignment_max));
+    const auto alignment = gguf_count(metadata, "general.alignment");
+    if (alignment && *alignment >= 4 && *alignment <= alignment_max &&
+        (*alignment & (*alignment - 1)) == 0)
+        return *alignment;
+    reader.fail(format("general.alignment is {}; a power of two from 4 to {} is needed",
+                       alignment ? format("{}", *alignment) : "no whole number", alignment_max));
     return 32;
 }
 
 // Gives every tensor its bytes. They must be within the file, aligned, and not overlap.
-void place_tensors(header_reader &in, std::span<const std::byte> file, uint64_t alignment,
-                   gguf_header &out) {
+void place_tensors(header_reader &reader, std::span<const std::byte> file, uint64_t alignment,
+                   gguf_header &header) {
     const std::span<const std::byte> data =
-        file.subspan(std::min<uint64_t>(out.data_offset, file.size()));
-    std::vector<size_t> order(out.tensors.size());
+        file.subspan(std::min<uint64_t>(header.data_offset, file.size()));
+    std::vector<size_t> order(header.tensors.size());
     for (size_t i = 0; i < order.size(); ++i) {
         order[i] = i;
-        gguf_tensor &one = out.tensors[i];
-        if (one.offset_bytes % alignment != 0)
-            return in.fail(format("tensor {}: the offset {} is no multiple of the alignment, {}",
-                                  shown(one.name), one.offset_bytes, alignment));
-        if (one.offset_bytes > data.size() || one.stored_bytes > data.size() - one.offset_bytes)
-            return in.fail(
-                format("tensor {}: {} bytes at {} reach beyond the {} bytes of data; is "
-                       "the file complete?",
-                       shown(one.name), one.stored_bytes, one.offset_bytes, data.size()));
-        one.bytes = data.subspan(one.offset_bytes, one.stored_bytes);
+        gguf_tensor &tensor = header.tensors[i];
+        if (tensor.offset_bytes % alignment != 0)
+            return reader.fail(
+                format("tensor {}: the offset {} is no multiple of the alignment, {}",
+                       printable(tensor.name), tensor.offset_bytes, alignment));
+        if (tensor.offset_bytes > data.size() ||
+            tensor.stored_bytes > data.size() - tensor.offset_bytes)
+            return reader.fail(format(
+                "tensor {}: {} bytes at {} reach beyond the {} bytes of data; is "
+                "the file complete?",
+                printable(tensor.name), tensor.stored_bytes, tensor.offset_bytes, data.size()));
+        tensor.bytes = data.subspan(tensor.offset_bytes, tensor.stored_bytes);
     }
-    std::ranges::sort(order, {}, [&](size_t i) { return out.tensors[i].offset_bytes; });
+    std::ranges::sort(order, {}, [&](size_t i) { return header.tensors[i].offset_bytes; });
     for (size_t i = 1; i < order.size(); ++i) {
-        const gguf_tensor &before = out.tensors[order[i - 1]], &one = out.tensors[order[i]];
-        if (before.offset_bytes + before.bytes.size() > one.offset_bytes)
-            return in.fail(
-                format("tensors {} and {} share bytes", shown(before.name), shown(one.name)));
+        const gguf_tensor &previous = header.tensors[order[i - 1]],
+                          &tensor = header.tensors[order[i]];
+        if (previous.offset_bytes + previous.bytes.size() > tensor.offset_bytes)
+            return reader.fail(format("tensors {} and {} share bytes", printable(previous.name),
+                                      printable(tensor.name)));
     }
 }
 
@@ -327,49 +334,50 @@ std::string supported_gguf_types() {
     return listed(names, "and");
 }
 
-bool is_same_shape(std::span<const uint64_t> one, std::span<const uint64_t> other) {
-    while (!one.empty() && one.front() == 1) one = one.subspan(1);
-    while (!other.empty() && other.front() == 1) other = other.subspan(1);
-    return std::ranges::equal(one, other);
+bool is_same_shape(std::span<const uint64_t> left, std::span<const uint64_t> right) {
+    while (!left.empty() && left.front() == 1) left = left.subspan(1);
+    while (!right.empty() && right.front() == 1) right = right.subspan(1);
+    return std::ranges::equal(left, right);
 }
 
 uint64_t gguf_tensor::values() const {
-    uint64_t all = 1;
-    for (const uint64_t extent : shape) all *= extent;
-    return all;
+    uint64_t product = 1;
+    for (const uint64_t extent : shape) product *= extent;
+    return product;
 }
 
 result<gguf_header> parse_gguf(std::span<const std::byte> file, const std::string &name,
-                               gguf_reading what) {
-    header_reader in(file, name);
-    const auto first = in.take(magic.size(), "the magic number");
-    if (!in.failed() && std::memcmp(first.data(), magic.data(), magic.size()) != 0) {
-        const std::string foreign = foreign_text(file);
-        in.fail(!foreign.empty() ? foreign
-                : first[0] == std::byte{'<'}
-                    ? "is no GGUF file but a page of the web; download it again"
-                    : "is no GGUF file: it does not begin with GGUF");
+                               gguf_reading reading) {
+    header_reader reader(file, name);
+    const auto first = reader.take(magic.size(), "the magic number");
+    if (!reader.failed() && std::memcmp(first.data(), magic.data(), magic.size()) != 0) {
+        const std::string foreign = non_text_problem(file);
+        reader.fail(!foreign.empty() ? foreign
+                    : first[0] == std::byte{'<'}
+                        ? "is no GGUF file but a page of the web; download it again"
+                        : "is no GGUF file: it does not begin with GGUF");
     }
-    const auto version = in.number<uint32_t>("the version");
-    if (!in.failed() && (version == 0x03000000u || version == 0x02000000u))
-        in.fail(
+    const auto version = reader.number<uint32_t>("the version");
+    if (!reader.failed() && (version == 0x03000000u || version == 0x02000000u))
+        reader.fail(
             "its numbers have their highest byte first; files of such machines are not "
             "supported");
-    if (!in.failed() && version != 2 && version != 3)
-        in.fail(format("GGUF version {}; 2 and 3 are supported", version));
+    if (!reader.failed() && version != 2 && version != 3)
+        reader.fail(format("GGUF version {}; 2 and 3 are supported", version));
     // A tensor takes at least a name, a dimension, a type and an offset. A key takes its name and
     // value.
-    const uint64_t tensors = in.count("the number of tensors", 32);
-    const uint64_t keys = in.count("the number of keys", 13);
-    gguf_header made;
-    read_metadata(in, keys, made);
-    for (uint64_t i = 0; i < tensors && !in.failed(); ++i)
-        made.tensors.push_back(read_tensor(in, i, what));
-    const uint64_t alignment = in.failed() ? 32 : alignment_of(in, made.metadata);
-    made.data_offset = (in.at() + alignment - 1) / alignment * alignment;
-    if (!in.failed() && what == gguf_reading::weights) place_tensors(in, file, alignment, made);
-    if (in.failed()) return in.failure();
-    return made;
+    const uint64_t tensors = reader.count("the number of tensors", 32);
+    const uint64_t keys = reader.count("the number of keys", 13);
+    gguf_header header;
+    read_metadata(reader, keys, header);
+    for (uint64_t i = 0; i < tensors && !reader.failed(); ++i)
+        header.tensors.push_back(read_tensor(reader, i, reading));
+    const uint64_t alignment = reader.failed() ? 32 : read_alignment(reader, header.metadata);
+    header.data_offset = (reader.position() + alignment - 1) / alignment * alignment;
+    if (!reader.failed() && reading == gguf_reading::weights)
+        place_tensors(reader, file, alignment, header);
+    if (reader.failed()) return reader.failure();
+    return header;
 }
 
 bool is_gguf(const fs::path &path) {
@@ -382,44 +390,44 @@ bool is_gguf(const fs::path &path) {
 }
 
 result<gguf_header> gguf_files::add(const fs::path &path) {
-    auto made = std::make_unique<file>();
-    made->path = path.string();
+    auto opened = std::make_unique<file>();
+    opened->path = path.string();
     result<mapped_file> mapped = mapped_file::open(path);
     if (!mapped) return mapped.failure();
-    made->mapped = std::move(*mapped);
-    files_.push_back(std::move(made));
+    opened->mapped = std::move(*mapped);
+    files_.push_back(std::move(opened));
     return add(files_.back()->mapped.bytes());
 }
 
 // Reads the header of the last of files_ and adds its tensors.
 result<gguf_header> gguf_files::add(std::span<const std::byte> bytes) {
     const file &kept = *files_.back();
-    result<gguf_header> header = parse_gguf(bytes, kept.path, what_);
+    result<gguf_header> header = parse_gguf(bytes, kept.path, reading_);
     if (!header) return header;
-    for (gguf_tensor &one : header->tensors) {
-        one.file = &kept.path;
-        tensors_.push_back(std::move(one));
+    for (gguf_tensor &tensor : header->tensors) {
+        tensor.file = &kept.path;
+        tensors_.push_back(std::move(tensor));
     }
     return header;
 }
 
 // Adds the other parts of "NAME-00001-of-00003.gguf".
-status gguf_files::add_others(const fs::path &path) {
+status gguf_files::add_split_parts(const fs::path &path) {
     const auto count = gguf_count(metadata_, "split.count");
     if (!count || *count <= 1) return success();
     const auto number = gguf_count(metadata_, "split.no");
     if (*count > parts_max)
-        return error{format("{}: split.count is {}; at most {} parts are supported", place(),
+        return error{format("{}: split.count is {}; at most {} parts are supported", first_path(),
                             *count, parts_max)};
     if (number != 0)
         return error{format("{}: is part {} of {}; name the first part, which has the metadata",
-                            place(), number.value_or(0) + 1, *count)};
+                            first_path(), number.value_or(0) + 1, *count)};
     const std::string name = path.filename().string(), end = format("-00001-of-{:05}.gguf", *count);
     if (!name.ends_with(end))
         return error{
             format("{}: is the first of {} parts, but its name does not end in {}, so the "
                    "others cannot be found",
-                   place(), *count, end)};
+                   first_path(), *count, end)};
     for (uint64_t i = 1; i < *count; ++i) {
         const fs::path part =
             path.parent_path() / format("{}-{:05}-of-{:05}.gguf",
@@ -434,50 +442,50 @@ status gguf_files::add_others(const fs::path &path) {
     const auto tensors = gguf_count(metadata_, "split.tensors.count");
     if (tensors && *tensors != tensors_.size())
         return error{format("{}: split.tensors.count is {}, and the {} parts have {} tensors",
-                            place(), *tensors, *count, tensors_.size())};
+                            first_path(), *tensors, *count, tensors_.size())};
     return success();
 }
 
-status gguf_files::index() {
+status gguf_files::index_tensors() {
     for (size_t i = 0; i < tensors_.size(); ++i)
-        if (!numbers_.emplace(tensors_[i].name, i).second)
-            return error{
-                format("{}: tensor {} is there twice", *tensors_[i].file, shown(tensors_[i].name))};
+        if (!indices_.emplace(tensors_[i].name, i).second)
+            return error{format("{}: tensor {} is there twice", *tensors_[i].file,
+                                printable(tensors_[i].name))};
     return success();
 }
 
-result<gguf_files> gguf_files::open(const fs::path &path, gguf_reading what) {
+result<gguf_files> gguf_files::open(const fs::path &path, gguf_reading reading) {
     gguf_files opened;
-    opened.what_ = what;
+    opened.reading_ = reading;
     result<gguf_header> first = opened.add(path);
     if (!first) return first.failure();
     opened.metadata_ = std::move(first->metadata);
     opened.keys_ = std::move(first->keys);
-    if (const status added = opened.add_others(path); !added) return added.failure();
-    if (const status done = opened.index(); !done) return done.failure();
+    if (const status added = opened.add_split_parts(path); !added) return added.failure();
+    if (const status done = opened.index_tensors(); !done) return done.failure();
     return opened;
 }
 
 result<gguf_files> gguf_files::parse(std::span<const std::byte> bytes, const std::string &name,
-                                     gguf_reading what) {
+                                     gguf_reading reading) {
     gguf_files opened;
-    opened.what_ = what;
+    opened.reading_ = reading;
     opened.files_.push_back(std::make_unique<file>(file{name, {}}));
     result<gguf_header> header = opened.add(bytes);
     if (!header) return header.failure();
     opened.metadata_ = std::move(header->metadata);
     opened.keys_ = std::move(header->keys);
-    if (const status done = opened.index(); !done) return done.failure();
+    if (const status done = opened.index_tensors(); !done) return done.failure();
     return opened;
 }
 
 gguf_tensor *gguf_files::find(std::string_view name) {
-    const auto found = numbers_.find(name);
-    return found == numbers_.end() ? nullptr : &tensors_[found->second];
+    const auto found = indices_.find(name);
+    return found == indices_.end() ? nullptr : &tensors_[found->second];
 }
 
-std::string gguf_files::ordinary_layer(uint64_t layers, uint64_t further) const {
-    for (uint64_t layer = layers - std::min(further, layers); layer < layers; ++layer) {
+std::string gguf_files::find_non_mtp_layer(uint64_t layers, uint64_t mtp_layers) const {
+    for (uint64_t layer = layers - std::min(mtp_layers, layers); layer < layers; ++layer) {
         const std::string prefix = format("blk.{}.nextn.", layer);
         if (std::ranges::none_of(tensors_, [&](const gguf_tensor &tensor) {
                 return tensor.name.starts_with(prefix);
@@ -488,13 +496,13 @@ std::string gguf_files::ordinary_layer(uint64_t layers, uint64_t further) const 
 }
 
 const gguf_tensor *gguf_files::find(std::string_view name) const {
-    const auto found = numbers_.find(name);
-    return found == numbers_.end() ? nullptr : &tensors_[found->second];
+    const auto found = indices_.find(name);
+    return found == indices_.end() ? nullptr : &tensors_[found->second];
 }
 
-std::optional<double> gguf_number(const gguf_metadata &of, std::string_view key) {
-    const auto found = of.find(key);
-    if (found == of.end()) return std::nullopt;
+std::optional<double> gguf_number(const gguf_metadata &metadata, std::string_view key) {
+    const auto found = metadata.find(key);
+    if (found == metadata.end()) return std::nullopt;
     if (const auto *whole = std::get_if<int64_t>(&found->second))
         return static_cast<double>(*whole);
     if (const auto *whole = std::get_if<uint64_t>(&found->second))
@@ -503,18 +511,19 @@ std::optional<double> gguf_number(const gguf_metadata &of, std::string_view key)
     return std::nullopt;
 }
 
-std::optional<uint64_t> gguf_count(const gguf_metadata &of, std::string_view key) {
-    const auto found = of.find(key);
-    if (found == of.end()) return std::nullopt;
+std::optional<uint64_t> gguf_count(const gguf_metadata &metadata, std::string_view key) {
+    const auto found = metadata.find(key);
+    if (found == metadata.end()) return std::nullopt;
     if (const auto *whole = std::get_if<int64_t>(&found->second))
         return *whole < 0 ? std::nullopt : std::optional(static_cast<uint64_t>(*whole));
     if (const auto *whole = std::get_if<uint64_t>(&found->second)) return *whole;
     return std::nullopt;
 }
 
-std::optional<std::string_view> gguf_text(const gguf_metadata &of, std::string_view key) {
-    const auto found = of.find(key);
-    const auto *text = found == of.end() ? nullptr : std::get_if<std::string_view>(&found->second);
+std::optional<std::string_view> gguf_text(const gguf_metadata &metadata, std::string_view key) {
+    const auto found = metadata.find(key);
+    const auto *text =
+        found == metadata.end() ? nullptr : std::get_if<std::string_view>(&found->second);
     return text == nullptr ? std::nullopt : std::optional(*text);
 }
 

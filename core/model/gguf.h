@@ -87,7 +87,7 @@ struct gguf_tensor {
     }
 };
 // Are the shapes equal, apart from extents of 1 that a file may omit?
-bool is_same_shape(std::span<const uint64_t> one, std::span<const uint64_t> other);
+bool is_same_shape(std::span<const uint64_t> left, std::span<const uint64_t> right);
 // "F32, F16, Q4_0 and ...": the types that a part of a model may have.
 std::string supported_gguf_types();
 
@@ -108,7 +108,7 @@ struct gguf_header {
 enum class gguf_reading : uint8_t { weights, sizes };
 // `file`: the whole file, borrowed. `name`: its name in errors.
 result<gguf_header> parse_gguf(std::span<const std::byte> file, const std::string &name,
-                               gguf_reading what = gguf_reading::weights);
+                               gguf_reading reading = gguf_reading::weights);
 
 // Does the file have GGUF's first four bytes? Also true for a path that ends in .gguf and is no
 // directory.
@@ -118,10 +118,10 @@ class gguf_files {
 public:
     // A single file, or the first of a split model. The others must be beside it.
     static result<gguf_files> open(const std::filesystem::path &path,
-                                   gguf_reading what = gguf_reading::weights);
+                                   gguf_reading reading = gguf_reading::weights);
     // One file in memory, borrowed. `name` is its name in errors. For tests and the fuzz target.
     static result<gguf_files> parse(std::span<const std::byte> bytes, const std::string &name,
-                                    gguf_reading what = gguf_reading::weights);
+                                    gguf_reading reading = gguf_reading::weights);
 
     // Those of the first file, because only it has all keys.
     const gguf_metadata &metadata() const { return metadata_; }
@@ -130,10 +130,10 @@ public:
     const gguf_tensor *find(std::string_view name) const;
     const std::vector<gguf_tensor> &tensors() const { return tensors_; }
     uint32_t file_count() const { return static_cast<uint32_t>(files_.size()); }
-    const std::string &place() const { return files_.front()->path; }
-    // "layer 3 has no tensor blk.3.nextn.*" if one of the last `further` of `layers` layers is not
-    // made to predict further tokens; "": all are.
-    std::string ordinary_layer(uint64_t layers, uint64_t further) const;
+    const std::string &first_path() const { return files_.front()->path; }
+    // "layer 3 has no tensor blk.3.nextn.*" if one of the last `mtp_layers` of `layers` layers is
+    // not made to predict further tokens; "": all are.
+    std::string find_non_mtp_layer(uint64_t layers, uint64_t mtp_layers) const;
 
 private:
     struct file {
@@ -142,22 +142,22 @@ private:
     };
     result<gguf_header> add(const std::filesystem::path &path);
     result<gguf_header> add(std::span<const std::byte> bytes);
-    status add_others(const std::filesystem::path &path);
-    status index();
+    status add_split_parts(const std::filesystem::path &path);
+    status index_tensors();
 
-    gguf_reading what_ = gguf_reading::weights;
+    gguf_reading reading_ = gguf_reading::weights;
 
     std::vector<std::unique_ptr<file>> files_;  // pointers, so that files do not move
     gguf_metadata metadata_;
     std::vector<gguf_key> keys_;
     std::vector<gguf_tensor> tensors_;
-    std::map<std::string_view, size_t> numbers_;
+    std::map<std::string_view, size_t> indices_;
 };
 
 // The value of a key as a number, a text, ...; none: the key has another type or does not exist.
 // gguf_reader.h distinguishes the two.
-std::optional<double> gguf_number(const gguf_metadata &of, std::string_view key);
-std::optional<uint64_t> gguf_count(const gguf_metadata &of, std::string_view key);
-std::optional<std::string_view> gguf_text(const gguf_metadata &of, std::string_view key);
+std::optional<double> gguf_number(const gguf_metadata &metadata, std::string_view key);
+std::optional<uint64_t> gguf_count(const gguf_metadata &metadata, std::string_view key);
+std::optional<std::string_view> gguf_text(const gguf_metadata &metadata, std::string_view key);
 
 }  // namespace moorage::core

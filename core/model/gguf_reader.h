@@ -1,8 +1,8 @@
 // gguf_reader.h - typed reads of the keys of a GGUF file with a prefix. The first failure is kept.
 //
-//   gguf_reader in(files, "qwen3moe.");
-//   const uint64_t layers = in.count("block_count").value_or(0);
-//   if (in.failed()) return in.failure();
+//   gguf_reader reader(files, "qwen3moe.");
+//   const uint64_t layers = reader.count("block_count").value_or(0);
+//   if (reader.failed()) return reader.failure();
 //
 // None means that the file has no such key. A key of another type is a failure that names its type.
 #pragma once
@@ -22,8 +22,9 @@ namespace moorage::core {
 
 class gguf_reader {
 public:
-    // `of` is borrowed.
-    gguf_reader(const gguf_files &of, std::string prefix) : of_(of), prefix_(std::move(prefix)) {}
+    // `files` is borrowed.
+    gguf_reader(const gguf_files &files, std::string prefix)
+        : files_(files), prefix_(std::move(prefix)) {}
 
     // A finite number, or a list with the same number for each layer.
     std::optional<double> number(std::string_view key);
@@ -34,25 +35,25 @@ public:
     std::optional<int32_t> id(std::string_view key, uint64_t ids);
 
     // Has one of the functions above asked for the key?
-    bool has_read(std::string_view key) const { return read_.contains(full(key)); }
+    bool has_read(std::string_view key) const { return read_keys_.contains(full_key(key)); }
     // All keys with the prefix; the prefix is removed.
-    std::vector<std::string_view> own_keys() const;
-    const std::string &place() const { return of_.place(); }
+    std::vector<std::string_view> prefixed_keys() const;
+    const std::string &file_path() const { return files_.first_path(); }
 
     // Fails with "FILE: PREFIX.KEY WHAT", or "FILE: WHAT".
-    void fail(std::string_view key, const std::string &what);
-    void fail(const std::string &what);
+    void fail(std::string_view key, const std::string &problem);
+    void fail(const std::string &problem);
     bool failed() const { return failure_.has_value(); }
     const error &failure() const { return *failure_; }
 
 private:
-    std::string full(std::string_view key) const { return prefix_ + std::string(key); }
-    const gguf_value *look(std::string_view key);
-    void fail_type(std::string_view key, const char *wanted);
+    std::string full_key(std::string_view key) const { return prefix_ + std::string(key); }
+    const gguf_value *read_key(std::string_view key);
+    void fail_type(std::string_view key, const char *wanted_type);
 
-    const gguf_files &of_;
+    const gguf_files &files_;
     const std::string prefix_;
-    std::set<std::string, std::less<>> read_;
+    std::set<std::string, std::less<>> read_keys_;
     std::optional<error> failure_;
 };
 

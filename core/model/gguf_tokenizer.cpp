@@ -71,8 +71,8 @@ constexpr const char *deepseek3_words =
 struct pre_tokenizer {
     const char *names;  // separated by spaces
     std::vector<const char *> patterns;
-    bool whole_words = false;  // a word that is itself a token is not split
-    bool begins = false;       // a text begins with the begin token, if no key says otherwise
+    bool keeps_whole_words = false;  // a word that is itself a token is not split
+    bool adds_begin_token = false;   // a text begins with the begin token, if no key says otherwise
 };
 const std::vector<pre_tokenizer> &pre_tokenizers() {
     static const std::vector<pre_tokenizer> table = {
@@ -101,27 +101,28 @@ const std::vector<pre_tokenizer> &pre_tokenizers() {
     return table;
 }
 
-const pre_tokenizer *find_pre(std::string_view name) {
+const pre_tokenizer *find_pre_tokenizer(std::string_view name) {
     const std::string wanted = format(" {} ", name);
-    for (const pre_tokenizer &one : pre_tokenizers())
-        if (std::string_view(one.names).find(wanted) != std::string_view::npos) return &one;
+    for (const pre_tokenizer &entry : pre_tokenizers())
+        if (std::string_view(entry.names).find(wanted) != std::string_view::npos) return &entry;
     return nullptr;
 }
 
 class tokenizer_builder {
 public:
-    explicit tokenizer_builder(const gguf_files &of)
-        : of_(of), keys_(of.metadata()), in_(of, "tokenizer.ggml.") {}
+    explicit tokenizer_builder(const gguf_files &files)
+        : files_(files), keys_(files.metadata()), reader_(files, "tokenizer.ggml.") {}
 
     result<tokenizer_parts> build(std::string_view model) {
         if (const status done = read_tokens(); !done) return done.failure();
-        if (model == "t5") return whole_texts();
+        if (model == "t5") return build_unigram();
         const bool scored = model == "llama";
         tokenizer_json root = tokenizer_json::object();
         root["added_tokens"] = added_tokens();
-        result<bpe> made = scored ? merged_by_score(root) : merged_by_rank(root);
-        if (!made) return made.failure();
-        result<tokenizer_parts> parts = make_tokenizer(root, of_.place(), std::move(*made));
+        result<bpe> encoder = scored ? build_bpe_by_score(root) : build_bpe_by_rank(root);
+        if (!encoder) return encoder.failure();
+        result<tokenizer_parts> parts =
+            make_tokenizer(root, files_.first_path(), std::move(*encoder));
         if (!parts) return parts;
         if (const status done = add_frame(scored, /*ends=*/false, *parts); !done)
             return done.failure();
@@ -133,22 +134,23 @@ public:
         if (const status done = read_tokens(); !done) return done.failure();
         const bool scored = model == "llama";
         tokenizer_json root = {{"version", "1.0"}, {"added_tokens", added_tokens()}};
-        keep_merges_ = true;
-        result<bpe> made = scored ? merged_by_score(root) : merged_by_rank(root);
-        if (!made) return made.failure();
-        tokenizer_json words = tokenizer_json::object(), merges = tokenizer_json::array();
-        for (size_t id = 0; id < tokens_.size(); ++id) words.emplace(tokens_[id], id);
+        stores_merges_ = true;
+        result<bpe> encoder = scored ? build_bpe_by_score(root) : build_bpe_by_rank(root);
+        if (!encoder) return encoder.failure();
+        tokenizer_json token_ids = tokenizer_json::object(), merges = tokenizer_json::array();
+        for (size_t id = 0; id < tokens_.size(); ++id) token_ids.emplace(tokens_[id], id);
         for (const auto &[left, right] : merges_)
-            if (words.contains(left) && words.contains(right) && words.contains(left + right))
+            if (token_ids.contains(left) && token_ids.contains(right) &&
+                token_ids.contains(left + right))
                 merges.push_back({left, right});
         root["model"] = {{"type", "BPE"},
                          {"fuse_unk", rules_.fuse_unknown},
                          {"byte_fallback", rules_.byte_fallback},
                          {"ignore_merges", rules_.ignore_merges},
-                         {"vocab", std::move(words)},
+                         {"vocab", std::move(token_ids)},
                          {"merges", std::move(merges)}};
         if (!rules_.unknown_token.empty()) root["model"]["unk_token"] = rules_.unknown_token;
-        tokenizer_parts frame{.model = std::move(*made)};
+        tokenizer_parts frame{.model = std::move(*encoder)};
         if (const status done = add_frame(scored, /*ends=*/false, frame); !done)
             return done.failure();
         describe_frame(frame.prefix, frame.suffix, root);
@@ -174,50 +176,50 @@ private:
                                   {"special_tokens", tokens}};
     }
 
-    error refusal(std::string_view key, const std::string &what) const {
-        return error{format("{}: tokenizer.ggml.{} {}", of_.place(), key, what)};
+    error key_error(std::string_view key, const std::string &problem) const {
+        return error{format("{}: tokenizer.ggml.{} {}", files_.first_path(), key, problem)};
     }
 
     status read_tokens() {
         const auto found = keys_.find("tokenizer.ggml.tokens");
         const auto *texts =
             found == keys_.end() ? nullptr : std::get_if<gguf_texts>(&found->second);
-        if (texts == nullptr) return refusal("tokens", "is missing, or no list of texts");
+        if (texts == nullptr) return key_error("tokens", "is missing, or no list of texts");
         if (texts->size() >= vocabulary::ids_max)
-            return refusal("tokens", format("has {} entries; fewer than {} are supported",
-                                            texts->size(), vocabulary::ids_max));
-        if (texts->empty()) return refusal("tokens", "has no entries");
+            return key_error("tokens", format("has {} entries; fewer than {} are supported",
+                                              texts->size(), vocabulary::ids_max));
+        if (texts->empty()) return key_error("tokens", "has no entries");
         tokens_ = *texts;
         for (size_t id = 0; id < tokens_.size(); ++id)
-            if (!valid_utf8(tokens_[id]))
-                return refusal("tokens", format("holds at {} what is no UTF-8", id));
+            if (!is_valid_utf8(tokens_[id]))
+                return key_error("tokens", format("holds at {} what is no UTF-8", id));
         kinds_.assign(tokens_.size(), normal);
         const auto kinds = keys_.find("tokenizer.ggml.token_type");
         if (kinds == keys_.end()) return success();
         const auto *numbers = std::get_if<gguf_numbers>(&kinds->second);
         if (numbers == nullptr || numbers->count != tokens_.size())
-            return refusal("token_type", "is no list of a number for each token");
+            return key_error("token_type", "is no list of a number for each token");
         for (size_t id = 0; id < tokens_.size(); ++id)
             kinds_[id] = static_cast<uint8_t>(std::clamp(numbers->at(id), 0.0, 255.0));
         return success();
     }
 
     tokenizer_json added_tokens() const {
-        tokenizer_json all = tokenizer_json::array();
+        tokenizer_json added = tokenizer_json::array();
         for (size_t id = 0; id < tokens_.size(); ++id) {
             const uint8_t kind = kinds_[id];
             if (kind != control && kind != unknown && kind != user_defined) continue;
             if (tokens_[id].empty()) continue;
-            all.push_back({{"id", id},
-                           {"content", tokens_[id]},
-                           {"special", kind != user_defined},
-                           {"normalized", false}});
+            added.push_back({{"id", id},
+                             {"content", tokens_[id]},
+                             {"special", kind != user_defined},
+                             {"normalized", false}});
         }
-        return all;
+        return added;
     }
 
     // If several tokens have the same spelling, the first one is used.
-    result<vocabulary> words() const {
+    result<vocabulary> make_vocabulary() const {
         std::vector<std::pair<std::string, uint32_t>> entries;
         entries.reserve(tokens_.size() + hidden_.size());
         for (const gguf_texts *list : {&tokens_, &hidden_})
@@ -231,26 +233,26 @@ private:
         const auto *scores =
             found == keys_.end() ? nullptr : std::get_if<gguf_numbers>(&found->second);
         if (scores == nullptr || scores->count != tokens_.size())
-            return refusal("scores", "is missing, or no list of a number for each token");
-        std::vector<double> all(tokens_.size());
-        for (size_t id = 0; id < all.size(); ++id) {
-            all[id] = scores->at(id);
-            if (!std::isfinite(all[id]))
-                return refusal("scores", format("holds {} at {}", all[id], id));
+            return key_error("scores", "is missing, or no list of a number for each token");
+        std::vector<double> values(tokens_.size());
+        for (size_t id = 0; id < values.size(); ++id) {
+            values[id] = scores->at(id);
+            if (!std::isfinite(values[id]))
+                return key_error("scores", format("holds {} at {}", values[id], id));
         }
-        return all;
+        return values;
     }
 
     // Converts the text's bytes to GPT-2's alphabet and cuts it with the patterns.
-    result<bpe> merged_by_rank(tokenizer_json &root) {
-        const std::string_view name = in_.text("pre").value_or("default");
-        if (in_.failed()) return in_.failure();
-        pre_ = find_pre(name);
-        if (pre_ == nullptr)
-            return refusal("pre", format("is {}; supported are {}", shown(name),
-                                         fmt::join(known_pre_tokenizers(), ", ")));
+    result<bpe> build_bpe_by_rank(tokenizer_json &root) {
+        const std::string_view name = reader_.text("pre").value_or("default");
+        if (reader_.failed()) return reader_.failure();
+        pre_tokenizer_ = find_pre_tokenizer(name);
+        if (pre_tokenizer_ == nullptr)
+            return key_error("pre", format("is {}; supported are {}", printable(name),
+                                           fmt::join(known_pre_tokenizers(), ", ")));
         tokenizer_json steps = tokenizer_json::array();
-        for (const char *pattern : pre_->patterns)
+        for (const char *pattern : pre_tokenizer_->patterns)
             steps.push_back({{"type", "Split"},
                              {"pattern", {{"Regex", pattern}}},
                              {"behavior", "Isolated"},
@@ -262,25 +264,25 @@ private:
         const auto found = keys_.find("tokenizer.ggml.merges");
         const auto *texts =
             found == keys_.end() ? nullptr : std::get_if<gguf_texts>(&found->second);
-        if (texts == nullptr) return refusal("merges", "is missing, or no list of texts");
+        if (texts == nullptr) return key_error("merges", "is missing, or no list of texts");
         bpe::merge_list merges;
         merges.reserve(texts->size());
         for (const std::string_view text : *texts) {
             const size_t space = text.find(' ', 1);
             if (space == std::string_view::npos)
-                return refusal("merges", format("holds {}; two tokens with a space between are "
-                                                "needed",
-                                                shown(text)));
+                return key_error("merges", format("holds {}; two tokens with a space between are "
+                                                  "needed",
+                                                  printable(text)));
             merges.emplace_back(text.substr(0, space), text.substr(space + 1));
         }
         bpe_rules rules;
-        rules.ignore_merges = pre_->whole_words;
+        rules.ignore_merges = pre_tokenizer_->keeps_whole_words;
         return make_bpe(merges, std::move(rules), {});
     }
 
     // Any two neighbours whose joined spelling is a token may merge. The highest score merges
     // first.
-    result<bpe> merged_by_score(tokenizer_json &root) {
+    result<bpe> build_bpe_by_score(tokenizer_json &root) {
         const result<std::vector<double>> scores = read_scores();
         if (!scores) return scores.failure();
         std::map<double, uint32_t, std::greater<>> ranks;
@@ -292,10 +294,10 @@ private:
         std::unordered_set<std::string_view> known(tokens_.begin(), tokens_.end());
         const auto each_character = [&](std::string_view token, auto &&body) {
             if (token.size() > piece_bytes_max) return;
-            for (size_t at = 0; at < token.size();) {
-                const size_t begin = at;
-                next_character(token, at);
-                body(begin, at);
+            for (size_t position = 0; position < token.size();) {
+                const size_t begin = position;
+                next_character(token, position);
+                body(begin, position);
             }
         };
         for (const std::string_view token : tokens_)
@@ -315,28 +317,28 @@ private:
                 merge_ranks.push_back(ranks[(*scores)[id]]);
             });
         }
-        const bool prefix = in_.flag("add_space_prefix").value_or(true);
+        const bool prefix = reader_.flag("add_space_prefix").value_or(true);
         describe_spaces(prefix, root);
         bpe_rules rules;
         rules.byte_fallback = true;
         rules.fuse_unknown = true;
         rules.hidden_from = static_cast<int32_t>(tokens_.size());
-        const int32_t unknown_id = in_.id("unknown_token_id", tokens_.size()).value_or(0);
-        if (in_.failed()) return in_.failure();
+        const int32_t unknown_id = reader_.id("unknown_token_id", tokens_.size()).value_or(0);
+        if (reader_.failed()) return reader_.failure();
         rules.unknown_token = tokens_[static_cast<size_t>(unknown_id)];
         return make_bpe(merges, std::move(rules), merge_ranks);
     }
 
     // A unigram model spells each text between special tokens as a whole.
-    result<tokenizer_parts> whole_texts() {
+    result<tokenizer_parts> build_unigram() {
         const result<std::vector<double>> scores = read_scores();
         if (!scores) return scores.failure();
         unigram_rules rules;
-        rules.space_before = in_.flag("add_space_prefix").value_or(false);
-        rules.merge_spaces = in_.flag("remove_extra_whitespaces").value_or(false);
-        rules.unknown_id = in_.id("unknown_token_id", tokens_.size())
+        rules.space_before = reader_.flag("add_space_prefix").value_or(false);
+        rules.merge_spaces = reader_.flag("remove_extra_whitespaces").value_or(false);
+        rules.unknown_id = reader_.id("unknown_token_id", tokens_.size())
                                .value_or(std::min<int32_t>(2, int32_t(tokens_.size()) - 1));
-        if (in_.failed()) return in_.failure();
+        if (reader_.failed()) return reader_.failure();
         std::vector<unigram_piece> pieces;
         double least = 0;
         for (size_t id = 0; id < tokens_.size(); ++id) {
@@ -351,17 +353,18 @@ private:
         const auto map = keys_.find("tokenizer.ggml.precompiled_charsmap");
         const auto *bytes = map == keys_.end() ? nullptr : std::get_if<gguf_numbers>(&map->second);
         if (map != keys_.end() && bytes == nullptr)
-            return refusal("precompiled_charsmap", "is no list of numbers");
+            return key_error("precompiled_charsmap", "is no list of numbers");
         result<unigram> model = unigram::make(
             pieces, rules, bytes == nullptr ? std::span<const std::byte>() : bytes->bytes);
-        if (!model) return refusal("precompiled_charsmap", model.failure().text);
+        if (!model) return key_error("precompiled_charsmap", model.failure().text);
         tokenizer_json root = tokenizer_json::object();
         root["added_tokens"] = added_tokens();
         describe_spaces(rules.space_before || rules.merge_spaces, root);
         root.erase("normalizer");
         result<bpe> known = make_bpe({}, {}, {});
         if (!known) return known.failure();
-        result<tokenizer_parts> parts = make_tokenizer(root, of_.place(), std::move(*known));
+        result<tokenizer_parts> parts =
+            make_tokenizer(root, files_.first_path(), std::move(*known));
         if (!parts) return parts;
         parts->pieces = std::move(*model);
         if (const status done = add_frame(/*scored=*/false, /*ends=*/true, *parts); !done)
@@ -400,19 +403,19 @@ private:
     result<bpe> make_bpe(const bpe::merge_list &merges, bpe_rules rules,
                          const std::vector<uint32_t> &ranks) const {
         if (tokens_.size() + hidden_.size() >= vocabulary::ids_max)
-            return refusal(
+            return key_error(
                 "tokens", format("are of more than {} characters and tokens", vocabulary::ids_max));
-        if (keep_merges_) keep(merges, rules, ranks);
-        result<vocabulary> made = words();
-        if (!made) return refusal("tokens", made.failure().text);
-        result<bpe> model = bpe::make(std::move(*made), merges, std::move(rules), ranks);
-        if (!model) return refusal("merges", model.failure().text);
-        warn_of_hidden(*model, format("{}: tokenizer.ggml", of_.place()));
+        if (stores_merges_) store_merges(merges, rules, ranks);
+        result<vocabulary> words = make_vocabulary();
+        if (!words) return key_error("tokens", words.failure().text);
+        result<bpe> model = bpe::make(std::move(*words), merges, std::move(rules), ranks);
+        if (!model) return key_error("merges", model.failure().text);
+        warn_of_hidden(*model, format("{}: tokenizer.ggml", files_.first_path()));
         return model;
     }
 
-    void keep(const bpe::merge_list &merges, const bpe_rules &rules,
-              const std::vector<uint32_t> &ranks) const {
+    void store_merges(const bpe::merge_list &merges, const bpe_rules &rules,
+                      const std::vector<uint32_t> &ranks) const {
         rules_ = rules;
         std::vector<size_t> order(merges.size());
         std::iota(order.begin(), order.end(), size_t{0});
@@ -423,71 +426,72 @@ private:
 
     // Adds the tokens around every text.
     status add_frame(bool scored, bool ends, tokenizer_parts &parts) {
-        const auto add = [&](const char *flag, bool otherwise, const char *key,
-                             std::vector<int32_t> &to) {
-            if (!in_.flag(flag).value_or(otherwise)) return;
-            if (const auto id = in_.id(key, tokens_.size()))
-                to.push_back(*id);
+        const auto add = [&](const char *flag, bool default_value, const char *key,
+                             std::vector<int32_t> &ids) {
+            if (!reader_.flag(flag).value_or(default_value)) return;
+            if (const auto id = reader_.id(key, tokens_.size()))
+                ids.push_back(*id);
             else
-                in_.fail(key, format("is no token, and {} asks for it", flag));
+                reader_.fail(key, format("is no token, and {} asks for it", flag));
         };
-        const bool begins = scored || (pre_ != nullptr && pre_->begins);
+        const bool begins =
+            scored || (pre_tokenizer_ != nullptr && pre_tokenizer_->adds_begin_token);
         add("add_bos_token", begins, "bos_token_id", parts.prefix);
         add("add_eos_token", ends, "eos_token_id", parts.suffix);
-        if (in_.failed()) return in_.failure();
+        if (reader_.failed()) return reader_.failure();
         return success();
     }
 
     static constexpr size_t piece_bytes_max = 1024;
-    const gguf_files &of_;
+    const gguf_files &files_;
     const gguf_metadata &keys_;
-    gguf_reader in_;
+    gguf_reader reader_;
     gguf_texts tokens_;
     gguf_texts hidden_;  // characters that can merge but are no tokens
     std::vector<uint8_t> kinds_;
-    const pre_tokenizer *pre_ = nullptr;
-    bool keep_merges_ = false;
+    const pre_tokenizer *pre_tokenizer_ = nullptr;
+    bool stores_merges_ = false;
     mutable bpe::merge_list merges_;  // in the order of their ranks
     mutable bpe_rules rules_;
 };
 
 }  // namespace
 
-result<std::unique_ptr<tokenizer>> open_gguf_tokenizer(const gguf_files &of) {
-    gguf_reader in(of, "tokenizer.ggml.");
-    const auto model = in.text("model");
-    if (in.failed()) return in.failure();
+result<std::unique_ptr<tokenizer>> open_gguf_tokenizer(const gguf_files &files) {
+    gguf_reader reader(files, "tokenizer.ggml.");
+    const auto model = reader.text("model");
+    if (reader.failed()) return reader.failure();
     if (!model || *model == "none" || *model == "no_vocab") return std::unique_ptr<tokenizer>();
     if (*model != "gpt2" && *model != "llama" && *model != "t5")
         return error{
             format("{}: tokenizer.ggml.model is {}; gpt2, llama, t5 and none are supported",
-                   of.place(), shown(*model))};
-    result<tokenizer_parts> parts = tokenizer_builder(of).build(*model);
+                   files.first_path(), printable(*model))};
+    result<tokenizer_parts> parts = tokenizer_builder(files).build(*model);
     if (!parts) return parts.failure();
     return tokenizer::make(std::move(*parts));
 }
 
-result<tokenizer_json> describe_gguf_tokenizer(const gguf_files &of) {
-    const auto model = gguf_text(of.metadata(), "tokenizer.ggml.model");
+result<tokenizer_json> describe_gguf_tokenizer(const gguf_files &files) {
+    const auto model = gguf_text(files.metadata(), "tokenizer.ggml.model");
     if (!model || *model == "none" || *model == "no_vocab") return tokenizer_json();
     if (*model != "gpt2" && *model != "llama")
         return error{
             format("{}: tokenizer.ggml.model is {}; as a tokenizer.json gpt2 and llama are "
                    "supported",
-                   of.place(), shown(*model))};
-    return tokenizer_builder(of).describe(*model);
+                   files.first_path(), printable(*model))};
+    return tokenizer_builder(files).describe(*model);
 }
 
 std::vector<std::string> distinct_pre_tokenizers() {
     std::vector<std::string> names;
-    for (const pre_tokenizer &one : pre_tokenizers()) names.push_back(split(one.names, ' ')[1]);
+    for (const pre_tokenizer &entry : pre_tokenizers()) names.push_back(split(entry.names, ' ')[1]);
     return names;
 }
 
 std::vector<std::string> known_pre_tokenizers() {
     std::vector<std::string> names;
-    for (const pre_tokenizer &one : pre_tokenizers())
-        for (const std::string &name : split(one.names, ' '))
+    for (const pre_tokenizer &entry : pre_tokenizers())
+        for (const std::string &name : split(entry.names, ' '))
             if (!name.empty()) names.push_back(name);
     std::ranges::sort(names);
     return names;

@@ -51,9 +51,9 @@ constexpr std::pair<std::string_view, std::string_view> whole_names[] = {
 constexpr std::string_view layer_prefix = "model.layers.", norm_name = "post_attention_layernorm";
 
 template <class Table>
-std::string_view looked_up(const Table &table, std::string_view name) {
-    for (const auto &[wanted, own] : table)
-        if (name == wanted) return own;
+std::string_view look_up(const Table &table, std::string_view name) {
+    for (const auto &[wanted, gguf_name] : table)
+        if (name == wanted) return gguf_name;
     return {};
 }
 
@@ -67,15 +67,15 @@ std::string gguf_tensor_name(const std::string &wanted, const char *mlp_norm) {
     const std::string_view name = wanted;
     const size_t dot = name.rfind('.');
     if (!name.starts_with(layer_prefix))
-        return std::string(looked_up(outer_names, name.substr(0, dot))) +
+        return std::string(look_up(outer_names, name.substr(0, dot))) +
                std::string(name.substr(dot));
     const size_t end = name.find('.', layer_prefix.size()) + 1;
     const std::string block = gguf_block_name(name.substr(0, end));
-    if (const std::string_view whole = looked_up(whole_names, name.substr(end)); !whole.empty())
+    if (const std::string_view whole = look_up(whole_names, name.substr(end)); !whole.empty())
         return block + std::string(whole);
     const std::string_view inner = name.substr(end, dot - end), ending = name.substr(dot);
     if (inner == norm_name) return block + mlp_norm + std::string(ending);
-    return block + std::string(looked_up(layer_names, inner)) + std::string(ending);
+    return block + std::string(look_up(layer_names, inner)) + std::string(ending);
 }
 
 const gguf_tensor *gguf_weights::take(const std::string &name, const shape &wanted,
@@ -86,7 +86,7 @@ const gguf_tensor *gguf_weights::take(const std::string &name, const shape &want
     if (found == nullptr && name.ends_with("exp_probs_b.bias"))
         found = files_.find(name.substr(0, name.size() - 5));
     if (found == nullptr) {
-        fail(format("{}: tensor {} of shape {} is missing", files_.place(), name,
+        fail(format("{}: tensor {} of shape {} is missing", files_.first_path(), name,
                     shape_text(wanted)));
         return nullptr;
     }
@@ -108,18 +108,18 @@ const gguf_tensor *gguf_weights::take(const std::string &name, const shape &want
     return found;
 }
 
-std::optional<gguf_weights::stretch> gguf_weights::in_fused(const std::string &name) const {
-    const attention_config &of = config_.attention;
-    const uint64_t queries = uint64_t{of.heads} * of.head_dim,
-                   keys = uint64_t{of.kv_heads} * of.head_dim,
-                   values = uint64_t{of.kv_heads} * of.value_dim;
+std::optional<gguf_weights::stretch> gguf_weights::find_in_fused(const std::string &name) const {
+    const attention_config &attention = config_.attention;
+    const uint64_t queries = uint64_t{attention.heads} * attention.head_dim,
+                   keys = uint64_t{attention.kv_heads} * attention.head_dim,
+                   values = uint64_t{attention.kv_heads} * attention.value_dim;
     constexpr std::string_view endings[] = {".attn_q.", ".attn_k.", ".attn_v."};
     const uint64_t first[] = {0, queries, queries + keys};
     for (size_t i = 0; i < std::size(endings); ++i) {
-        const size_t at = name.find(endings[i]);
-        if (at == std::string::npos) continue;
+        const size_t position = name.find(endings[i]);
+        if (position == std::string::npos) continue;
         const std::string fused =
-            name.substr(0, at) + ".attn_qkv." + name.substr(at + endings[i].size());
+            name.substr(0, position) + ".attn_qkv." + name.substr(position + endings[i].size());
         if (files_.find(name) != nullptr || files_.find(fused) == nullptr) return std::nullopt;
         return stretch{fused, first[i], queries + keys + values};
     }
@@ -128,79 +128,81 @@ std::optional<gguf_weights::stretch> gguf_weights::in_fused(const std::string &n
 
 matrix gguf_weights::read_matrix(const std::string &name, uint32_t rows, uint32_t columns,
                                  model_part part) {
-    const std::string own = name_of(name);
-    const std::optional<stretch> fused = in_fused(own);
-    const gguf_tensor *found =
-        fused ? take(fused->name, {fused->all, columns}, part) : take(own, {rows, columns}, part);
+    const std::string tensor_name = name_of(name);
+    const std::optional<stretch> fused = find_in_fused(tensor_name);
+    const gguf_tensor *found = fused ? take(fused->name, {fused->total_rows, columns}, part)
+                                     : take(tensor_name, {rows, columns}, part);
     if (found == nullptr) return {};
-    matrix made = packed_matrix(found->type, rows, columns, found->bytes.data());
-    if (fused) made.data += fused->first * made.row_bytes;
-    return made;
+    matrix weights = packed_matrix(found->type, rows, columns, found->bytes.data());
+    if (fused) weights.data += fused->first_row * weights.row_bytes;
+    return weights;
 }
 
-std::span<const float> gguf_weights::floats_of(const gguf_tensor &of, uint64_t first,
+std::span<const float> gguf_weights::floats_of(const gguf_tensor &tensor, uint64_t first,
                                                uint64_t count) {
-    std::vector<float> all(of.values());
-    read_row(packed_matrix(of.type, 1, static_cast<uint32_t>(all.size()), of.bytes.data()), 0, all);
-    if (const size_t odd = first_odd(all); odd != all.size()) {
-        fail(format("{}: tensor {} holds {} at {}", *of.file, of.name, all[odd], odd));
+    std::vector<float> values(tensor.values());
+    read_row(
+        packed_matrix(tensor.type, 1, static_cast<uint32_t>(values.size()), tensor.bytes.data()), 0,
+        values);
+    if (const size_t odd = first_non_finite(values); odd != values.size()) {
+        fail(format("{}: tensor {} holds {} at {}", *tensor.file, tensor.name, values[odd], odd));
         return {};
     }
-    owned_.vectors.push_back(std::move(all));
+    owned_.vectors.push_back(std::move(values));
     return std::span<const float>(owned_.vectors.back()).subspan(first, count);
 }
 
 std::span<const float> gguf_weights::read_vector(const std::string &name, uint32_t count,
                                                  model_part part) {
-    const std::string own = name_of(name);
-    const std::optional<stretch> fused = in_fused(own);
+    const std::string tensor_name = name_of(name);
+    const std::optional<stretch> fused = find_in_fused(tensor_name);
     const gguf_tensor *found =
-        fused ? take(fused->name, {fused->all}, part) : take(own, {count}, part);
+        fused ? take(fused->name, {fused->total_rows}, part) : take(tensor_name, {count}, part);
     if (found == nullptr) return {};
-    return floats_of(*found, fused ? fused->first : 0, count);
+    return floats_of(*found, fused ? fused->first_row : 0, count);
 }
 
-void gguf_weights::read_experts(const std::string &layer, std::vector<mlp_weights> &out) {
+void gguf_weights::read_experts(const std::string &layer, std::vector<mlp_weights> &experts) {
     if (failed()) return;
-    out.resize(config_.experts);
+    experts.resize(config_.experts);
     const std::string block = gguf_block_name(layer);
     if (files_.find(block + "ffn_down_exps.weight") == nullptr &&
         files_.find(block + "ffn_down.0.weight") != nullptr)
-        read_separate(block, out);
+        read_separate(block, experts);
     else
-        read_stacked(block, out);
-    if (config_.expert_bias) read_biases(block, out);
+        read_stacked(block, experts);
+    if (config_.expert_bias) read_biases(block, experts);
 }
 
-void gguf_weights::read_stacked(const std::string &block, std::vector<mlp_weights> &out) {
-    const uint64_t experts = config_.experts, hidden = config_.hidden;
+void gguf_weights::read_stacked(const std::string &block, std::vector<mlp_weights> &experts) {
+    const uint64_t expert_count = config_.experts, hidden = config_.hidden;
     const uint64_t inner = config_.moe_intermediate;
     const bool fused = files_.find(block + "ffn_gate_up_exps.weight") != nullptr;
-    const shape in_shape{experts, fused ? 2 * inner : inner, hidden};
+    const shape in_shape{expert_count, fused ? 2 * inner : inner, hidden};
     const gguf_tensor *gate =
         take(block + (fused ? "ffn_gate_up_exps.weight" : "ffn_gate_exps.weight"), in_shape,
              model_part::experts);
     const gguf_tensor *up =
         fused ? gate : take(block + "ffn_up_exps.weight", in_shape, model_part::experts);
     const gguf_tensor *down =
-        take(block + "ffn_down_exps.weight", {experts, hidden, inner}, model_part::experts);
+        take(block + "ffn_down_exps.weight", {expert_count, hidden, inner}, model_part::experts);
     if (failed()) return;
-    const auto place = [](const gguf_tensor &of, uint64_t rows, uint64_t columns,
+    const auto place = [](const gguf_tensor &tensor, uint64_t rows, uint64_t columns,
                           uint64_t first_row) {
-        matrix made = packed_matrix(of.type, static_cast<uint32_t>(rows),
-                                    static_cast<uint32_t>(columns), of.bytes.data());
-        made.data += first_row * made.row_bytes;
-        return made;
+        matrix weights = packed_matrix(tensor.type, static_cast<uint32_t>(rows),
+                                       static_cast<uint32_t>(columns), tensor.bytes.data());
+        weights.data += first_row * weights.row_bytes;
+        return weights;
     };
-    for (uint64_t expert = 0; expert < experts; ++expert) {
+    for (uint64_t expert = 0; expert < expert_count; ++expert) {
         const uint64_t first = expert * in_shape[1];
-        out[expert].gate = place(*gate, inner, hidden, first);
-        out[expert].up = place(*up, inner, hidden, fused ? first + inner : first);
-        out[expert].down = place(*down, hidden, inner, expert * hidden);
+        experts[expert].gate = place(*gate, inner, hidden, first);
+        experts[expert].up = place(*up, inner, hidden, fused ? first + inner : first);
+        experts[expert].down = place(*down, hidden, inner, expert * hidden);
     }
 }
 
-void gguf_weights::read_separate(const std::string &block, std::vector<mlp_weights> &out) {
+void gguf_weights::read_separate(const std::string &block, std::vector<mlp_weights> &experts) {
     const uint32_t inner = config_.moe_intermediate, hidden = config_.hidden;
     const auto read = [&](const char *name, uint32_t expert, uint32_t rows, uint32_t columns) {
         const gguf_tensor *found = take(format("{}{}.{}.weight", block, name, expert),
@@ -209,51 +211,52 @@ void gguf_weights::read_separate(const std::string &block, std::vector<mlp_weigh
                                 : packed_matrix(found->type, rows, columns, found->bytes.data());
     };
     for (uint32_t expert = 0; expert < config_.experts && !failed(); ++expert) {
-        out[expert].gate = read("ffn_gate", expert, inner, hidden);
-        out[expert].up = read("ffn_up", expert, inner, hidden);
-        out[expert].down = read("ffn_down", expert, hidden, inner);
+        experts[expert].gate = read("ffn_gate", expert, inner, hidden);
+        experts[expert].up = read("ffn_up", expert, inner, hidden);
+        experts[expert].down = read("ffn_down", expert, hidden, inner);
     }
 }
 
-void gguf_weights::read_biases(const std::string &block, std::vector<mlp_weights> &out) {
-    const uint64_t experts = config_.experts;
+void gguf_weights::read_biases(const std::string &block, std::vector<mlp_weights> &experts) {
+    const uint64_t expert_count = config_.experts;
     const auto read = [&](const char *name, uint64_t width) -> std::span<const float> {
         const gguf_tensor *found =
-            take(block + name, {experts, width}, model_part::router);  // does not move with an
-                                                                       // expert
+            take(block + name, {expert_count, width}, model_part::router);  // does not move with an
+                                                                            // expert
         if (found == nullptr) return {};
-        return floats_of(*found, 0, experts * width);
+        return floats_of(*found, 0, expert_count * width);
     };
     const uint64_t inner = config_.moe_intermediate, hidden = config_.hidden;
     const auto gate = read("ffn_gate_exps.bias", inner), up = read("ffn_up_exps.bias", inner),
                down = read("ffn_down_exps.bias", hidden);
-    for (uint64_t expert = 0; expert < experts && !failed(); ++expert) {
-        out[expert].gate_bias = gate.subspan(expert * inner, inner);
-        out[expert].up_bias = up.subspan(expert * inner, inner);
-        out[expert].down_bias = down.subspan(expert * hidden, hidden);
+    for (uint64_t expert = 0; expert < expert_count && !failed(); ++expert) {
+        experts[expert].gate_bias = gate.subspan(expert * inner, inner);
+        experts[expert].up_bias = up.subspan(expert * inner, inner);
+        experts[expert].down_bias = down.subspan(expert * hidden, hidden);
     }
 }
 
 // One matrix in older files. In newer ones two: the keys' half, transposed [heads, rank, nope], and
 // the values' half [heads, value, rank].
-void gguf_weights::read_latent(const std::string &prefix, attention_weights &out) {
-    const attention_config &of = config_.attention;
+void gguf_weights::read_latent(const std::string &prefix, attention_weights &weights) {
+    const attention_config &attention = config_.attention;
     const std::string block = name_of(prefix + "kv_b_proj.weight");
     const std::string stem = block.substr(0, block.rfind("attn_kv_b"));
     if (files_.find(block) != nullptr || files_.find(stem + "attn_k_b.weight") == nullptr) {
-        out.kv_b = read_matrix(prefix + "kv_b_proj.weight", of.heads * (of.nope_dim + of.value_dim),
-                               of.kv_lora_rank, model_part::attention);
+        weights.kv_b = read_matrix(prefix + "kv_b_proj.weight",
+                                   attention.heads * (attention.nope_dim + attention.value_dim),
+                                   attention.kv_lora_rank, model_part::attention);
         return;
     }
     const auto read = [&](const char *name, uint32_t rows, uint32_t columns) {
         const gguf_tensor *found =
-            take(stem + name, {of.heads, rows, columns}, model_part::attention);
-        return found == nullptr
-                   ? matrix{}
-                   : packed_matrix(found->type, of.heads * rows, columns, found->bytes.data());
+            take(stem + name, {attention.heads, rows, columns}, model_part::attention);
+        return found == nullptr ? matrix{}
+                                : packed_matrix(found->type, attention.heads * rows, columns,
+                                                found->bytes.data());
     };
-    out.key_up = read("attn_k_b.weight", of.kv_lora_rank, of.nope_dim);
-    out.value_up = read("attn_v_b.weight", of.value_dim, of.kv_lora_rank);
+    weights.key_up = read("attn_k_b.weight", attention.kv_lora_rank, attention.nope_dim);
+    weights.value_up = read("attn_v_b.weight", attention.value_dim, attention.kv_lora_rank);
 }
 
 }  // namespace moorage::core

@@ -24,14 +24,14 @@ std::string gguf_block_name(std::string_view layer);
 class gguf_weights : public weight_supply {
 public:
     // All are borrowed. `mlp_norm`: the name of the norm before the experts.
-    gguf_weights(const model_config &config, gguf_files &from, const char *mlp_norm,
+    gguf_weights(const model_config &config, gguf_files &files, const char *mlp_norm,
                  owned_weights &owned)
-        : config_(config), files_(from), mlp_norm_(mlp_norm), owned_(owned) {}
+        : config_(config), files_(files), mlp_norm_(mlp_norm), owned_(owned) {}
 
     matrix read_matrix(const std::string &name, uint32_t rows, uint32_t columns, model_part part);
     std::span<const float> read_vector(const std::string &name, uint32_t count, model_part part);
-    void read_experts(const std::string &layer, std::vector<mlp_weights> &out);
-    void read_latent(const std::string &prefix, attention_weights &out);
+    void read_experts(const std::string &layer, std::vector<mlp_weights> &experts);
+    void read_latent(const std::string &prefix, attention_weights &weights);
 
 private:
     using shape = std::vector<uint64_t>;
@@ -40,18 +40,18 @@ private:
     }
     // The tensor, with its shape checked, counted as used. Null after a failure.
     const gguf_tensor *take(const std::string &name, const shape &wanted, model_part part);
-    std::span<const float> floats_of(const gguf_tensor &of, uint64_t first, uint64_t count);
+    std::span<const float> floats_of(const gguf_tensor &tensor, uint64_t first, uint64_t count);
 
     // The rows of a fused query, key and value matrix that belong to `name`; none: `name` is no
     // part of one.
     struct stretch {
         std::string name;
-        uint64_t first = 0, all = 0;
+        uint64_t first_row = 0, total_rows = 0;
     };
-    std::optional<stretch> in_fused(const std::string &name) const;
-    void read_stacked(const std::string &layer, std::vector<mlp_weights> &out);
-    void read_separate(const std::string &layer, std::vector<mlp_weights> &out);
-    void read_biases(const std::string &layer, std::vector<mlp_weights> &out);
+    std::optional<stretch> find_in_fused(const std::string &name) const;
+    void read_stacked(const std::string &layer, std::vector<mlp_weights> &experts);
+    void read_separate(const std::string &layer, std::vector<mlp_weights> &experts);
+    void read_biases(const std::string &layer, std::vector<mlp_weights> &experts);
 
     const model_config &config_;
     gguf_files &files_;

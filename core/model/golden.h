@@ -32,8 +32,8 @@ struct golden_data {
 // For the model in `directory`, or in a GGUF file. Checked against its configuration.
 result<golden_data> read_golden(const std::filesystem::path &directory, const model_config &config);
 
-// max |is - expected| / max |expected|: the relative error of a whole tensor. Infinite if a value
-// is not finite.
-double relative_error(std::span<const float> is, std::span<const float> expected);
+// max |actual - expected| / max |expected|: the relative error of a whole tensor. Infinite if a
+// value is not finite.
+double relative_error(std::span<const float> actual, std::span<const float> expected);
 
 }  // namespace moorage::core

@@ -36,7 +36,7 @@ result<std::string> read_text(const fs::path &path) {
     if (mapped->bytes().size() > settings_bytes_max)
         return error{format("{}: {} bytes are more than the {} that such a file may have",
                             path.string(), mapped->bytes().size(), settings_bytes_max)};
-    if (const std::string foreign = foreign_text(mapped->bytes()); !foreign.empty())
+    if (const std::string foreign = non_text_problem(mapped->bytes()); !foreign.empty())
         return error{format("{}: {}", path.string(), foreign)};
     return std::string(reinterpret_cast<const char *>(mapped->bytes().data()),
                        mapped->bytes().size());
@@ -56,18 +56,19 @@ std::vector<int32_t> read_ids(config_reader &reader, const char *key, uint32_t v
     return ids;
 }
 
-void read_generation(config_reader &reader, uint32_t vocabulary, generation_config &out) {
+void read_generation(config_reader &reader, uint32_t vocabulary, generation_config &generation) {
     if (std::vector<int32_t> ids = read_ids(reader, "eos_token_id", vocabulary); !ids.empty())
-        out.end_ids = std::move(ids);
+        generation.end_ids = std::move(ids);
     if (const std::vector<int32_t> ids = read_ids(reader, "bos_token_id", vocabulary); !ids.empty())
-        out.begin_id = ids.front();
-    out.sample = reader.flag({"do_sample"}, out.sample);
-    out.temperature = reader.number({"temperature"}, 0, 1e6, out.temperature);
-    out.top_p = reader.number({"top_p"}, 0, 1, out.top_p);
+        generation.begin_id = ids.front();
+    generation.sample = reader.flag({"do_sample"}, generation.sample);
+    generation.temperature = reader.number({"temperature"}, 0, 1e6, generation.temperature);
+    generation.top_p = reader.number({"top_p"}, 0, 1, generation.top_p);
     // -1 also means 0: any number of tokens.
     const json *top_k = reader.find({"top_k"});
-    out.top_k =
-        top_k != nullptr && *top_k == -1 ? 0 : reader.count({"top_k"}, 0, UINT32_MAX, out.top_k);
+    generation.top_k = top_k != nullptr && *top_k == -1
+                           ? 0
+                           : reader.count({"top_k"}, 0, UINT32_MAX, generation.top_k);
 }
 
 class model_directory final : public model {
@@ -76,23 +77,23 @@ public:
                                                std::vector<named_part> *parts) {
         result<shards> found = shards::open(directory);
         if (!found) return found.failure();
-        std::unique_ptr<model_directory> made(new model_directory(std::move(*found)));
-        made->directory_ = directory;
-        if (const status done = made->read_settings(); !done) return done.failure();
-        if (const status done = made->bind(parts); !done) return done.failure();
-        return std::unique_ptr<model>(std::move(made));
+        std::unique_ptr<model_directory> opened(new model_directory(std::move(*found)));
+        opened->directory_ = directory;
+        if (const status done = opened->read_settings(); !done) return done.failure();
+        if (const status done = opened->bind(parts); !done) return done.failure();
+        return std::unique_ptr<model>(std::move(opened));
     }
 
-    std::string odd_weight() const override {
-        for (const stored_tensor &one : shards_.tensors())
-            if (one.used)
-                if (const std::string odd = odd_value(*one.what); !odd.empty())
-                    return format("{}: {}", *one.file, odd);
+    std::string find_non_finite_weight() const override {
+        for (const stored_tensor &tensor : shards_.tensors())
+            if (tensor.used)
+                if (const std::string odd = non_finite_text(*tensor.entry); !odd.empty())
+                    return format("{}: {}", *tensor.file, odd);
         return {};
     }
 
 private:
-    explicit model_directory(shards from) : shards_(std::move(from)) {}
+    explicit model_directory(shards opened) : shards_(std::move(opened)) {}
 
     status read_settings() {
         const fs::path path = directory_ / "config.json";
@@ -112,32 +113,33 @@ private:
         const fs::path settings = directory_ / "generation_config.json";
         std::error_code code;
         if (!fs::exists(settings, code)) return success();
-        const result<std::string> further_text = read_text(settings);
-        if (!further_text) return further_text.failure();
-        const result<json> generation = parse_object(*further_text, settings.string());
+        const result<std::string> generation_text = read_text(settings);
+        if (!generation_text) return generation_text.failure();
+        const result<json> generation = parse_object(*generation_text, settings.string());
         if (!generation) return generation.failure();
-        config_reader further(*generation, settings.string());
-        read_generation(further, config_.vocabulary, generation_);
-        if (further.failed()) return further.failure();
+        config_reader generation_reader(*generation, settings.string());
+        read_generation(generation_reader, config_.vocabulary, generation_);
+        if (generation_reader.failed()) return generation_reader.failure();
         return success();
     }
 
     status bind(std::vector<named_part> *parts) {
-        const architecture &row = *find_architecture(config_.architecture);
-        stored_weights supply(config_, row, shards_, owned_);
-        weights_ = weight_binding(config_, row, supply, parts).bind();
+        const architecture &arch = *find_architecture(config_.architecture);
+        stored_weights supply(config_, arch, shards_, owned_);
+        weights_ = weight_binding(config_, arch, supply, parts).bind();
         if (const status found = shards_.check_found(); !found) return found;
         if (supply.failed()) return supply.failure();
 
         config_.part_unit = part_unit_of(config_, weights_);
         sizes_ = sizes_of(config_, weights_, supply);
         sizes_.parameters = supply.parameters();
-        std::vector<stored> all;
-        for (const stored_tensor &one : shards_.tensors())
-            all.push_back({&one.what->name, one.file, one.what->shape, one.what->bytes, one.used,
-                           unread_in_directory(one.what->name, config_.tied_embedding),
-                           layer_of(one.what->name, "model.layers.")});
-        return count_tensors(shards_.file_count(), all);
+        std::vector<stored> tensors;
+        for (const stored_tensor &tensor : shards_.tensors())
+            tensors.push_back({&tensor.entry->name, tensor.file, tensor.entry->shape,
+                               tensor.entry->bytes, tensor.used,
+                               unread_in_directory(tensor.entry->name, config_.tied_embedding),
+                               layer_of(tensor.entry->name, "model.layers.")});
+        return count_tensors(shards_.file_count(), tensors);
     }
 
     shards shards_;
@@ -154,50 +156,52 @@ std::optional<uint64_t> model::layer_of(std::string_view name, std::string_view 
     return read.ec == std::errc() ? std::optional(layer) : std::nullopt;
 }
 
-status model::count_tensors(uint32_t files, const std::vector<stored> &all) {
-    const uint64_t layers = config_.layers, further = config_.further_layers;
+status model::count_tensors(uint32_t files, const std::vector<stored> &tensors) {
+    const uint64_t layers = config_.layers, mtp_layers = config_.mtp_layers;
     file_count_ = files;
-    tensor_count_ = static_cast<uint32_t>(all.size());
+    tensor_count_ = static_cast<uint32_t>(tensors.size());
     const std::string *surprising = nullptr;
-    for (const stored &one : all) {
-        sizes_.total_bytes += one.bytes.size();
-        if (one.used) continue;
-        sizes_.unused_bytes += one.bytes.size();
-        if (sizes_.unused.size() < unused_names_max) sizes_.unused.push_back(*one.name);
-        if (one.unread == unread_kind::expected) continue;
-        const bool behind = one.layer && *one.layer >= layers;
-        if (behind && *one.layer >= layers + further)
-            return error{
-                format("{}: tensor {} is of layer {}; layers 0 to {} are counted (by {})",
-                       directory_.string(), shown(*one.name), *one.layer, layers + further - 1,
-                       is_gguf(directory_) ? "block_count"
-                                           : "num_hidden_layers and num_nextn_predict_layers")};
-        if (behind || adds_nothing(*one.name, one.bytes)) continue;
-        if (one.unread == unread_kind::changes)
+    for (const stored &tensor : tensors) {
+        sizes_.total_bytes += tensor.bytes.size();
+        if (tensor.used) continue;
+        sizes_.unused_bytes += tensor.bytes.size();
+        if (sizes_.unused.size() < unused_names_max) sizes_.unused.push_back(*tensor.name);
+        if (tensor.unread == unread_kind::expected) continue;
+        const bool is_beyond = tensor.layer && *tensor.layer >= layers;
+        if (is_beyond && *tensor.layer >= layers + mtp_layers)
+            return error{format("{}: tensor {} is of layer {}; layers 0 to {} are counted (by {})",
+                                directory_.string(), printable(*tensor.name), *tensor.layer,
+                                layers + mtp_layers - 1,
+                                is_gguf(directory_)
+                                    ? "block_count"
+                                    : "num_hidden_layers and num_nextn_predict_layers")};
+        if (is_beyond || is_zero_bias(*tensor.name, tensor.bytes)) continue;
+        if (tensor.unread == unread_kind::changes)
             return error{
                 format("{}: tensor {} of shape {} is read by no part of {}, and without it "
                        "another model would be computed; take a model of a supported "
                        "architecture, or remove the tensor if it has no effect",
-                       *one.file, shown(*one.name), shape_text(one.shape), config_.architecture)};
-        if (surprising == nullptr) surprising = one.name;
+                       *tensor.file, printable(*tensor.name), shape_text(tensor.shape),
+                       config_.architecture)};
+        if (surprising == nullptr) surprising = tensor.name;
     }
     if (surprising != nullptr)
         log_warning(format("{}: some tensors are used by no part of {}, for example {}",
-                           directory_.string(), config_.architecture, shown(*surprising)));
+                           directory_.string(), config_.architecture, printable(*surprising)));
     return success();
 }
 
-std::vector<const mlp_weights *> experts_of(const model &of) {
-    std::vector<const mlp_weights *> out;
-    for (const uint32_t layer : of.config().moe_layers())
-        for (const mlp_weights &expert : of.weights().layers[layer].experts) out.push_back(&expert);
-    return out;
+std::vector<const mlp_weights *> experts_of(const model &model) {
+    std::vector<const mlp_weights *> experts;
+    for (const uint32_t layer : model.config().moe_layers())
+        for (const mlp_weights &expert : model.weights().layers[layer].experts)
+            experts.push_back(&expert);
+    return experts;
 }
 
 namespace {
 
-result<std::unique_ptr<model>> open_noted(const fs::path &directory,
-                                          std::vector<named_part> *parts) {
+result<std::unique_ptr<model>> open_any(const fs::path &directory, std::vector<named_part> *parts) {
     try {
         return is_gguf(directory) ? open_gguf_model(directory, parts)
                                   : model_directory::open(directory, parts);
@@ -209,15 +213,15 @@ result<std::unique_ptr<model>> open_noted(const fs::path &directory,
 }  // namespace
 
 result<std::unique_ptr<model>> open_model(const fs::path &directory) {
-    return open_noted(directory, nullptr);
+    return open_any(directory, nullptr);
 }
 
 result<std::unique_ptr<model>> open_model(const fs::path &directory,
                                           std::vector<named_part> &parts) {
-    return open_noted(directory, &parts);
+    return open_any(directory, &parts);
 }
 
-std::string odd_weight(const model &of) { return of.odd_weight(); }
+std::string find_non_finite_weight(const model &model) { return model.find_non_finite_weight(); }
 
 result<model_config> config_of_shape(const std::string &name, const fs::path &base) {
     const result<std::string> text = load_shape_config(name, base);
@@ -225,9 +229,9 @@ result<model_config> config_of_shape(const std::string &name, const fs::path &ba
     return parse_model_config(*text, format("model shape {}: [config]", name));
 }
 
-model_shape shape_of(const model &of, const std::string &name) {
-    const model_config &config = of.config();
-    const model_sizes &sizes = of.sizes();
+model_shape shape_of(const model &model, const std::string &name) {
+    const model_config &config = model.config();
+    const model_sizes &sizes = model.sizes();
     model_shape shape;
     shape.name = name;
     shape.layers = config.layers;

@@ -59,7 +59,7 @@ public:
     const model_weights &weights() const { return weights_; }
     const model_sizes &sizes() const { return sizes_; }
     // The tensor that holds a value that is not finite (odd_weight.h); empty: none.
-    virtual std::string odd_weight() const { return {}; }
+    virtual std::string find_non_finite_weight() const { return {}; }
     // Counts of files and tensors, for `model info`.
     uint32_t file_count() const { return file_count_; }
     uint32_t tensor_count() const { return tensor_count_; }
@@ -78,7 +78,7 @@ protected:
     // Adds to sizes_ what the files hold and what the model does not use, and warns of surprises.
     // Layers beyond those of the configuration are an error. So are unused tensors that would
     // change the result.
-    status count_tensors(uint32_t files, const std::vector<stored> &all);
+    status count_tensors(uint32_t files, const std::vector<stored> &tensors);
     // The number after `prefix` at the beginning of a name.
     static std::optional<uint64_t> layer_of(std::string_view name, std::string_view prefix);
     std::filesystem::path directory_;
@@ -92,7 +92,7 @@ protected:
 result<std::unique_ptr<model>> open_model(const std::filesystem::path &directory);
 
 // Routed experts by page: those of the first MoE layer, then those of the next one.
-std::vector<const mlp_weights *> experts_of(const model &of);
+std::vector<const mlp_weights *> experts_of(const model &model);
 
 // A model of the given configuration in memory, filled with small random numbers. It is for timing
 // without the real weights. If `distinct_experts` is not 0 and smaller than the number of experts,
@@ -111,6 +111,6 @@ result<std::unique_ptr<model>> random_model(const model_config &config,
 result<model_config> config_of_shape(const std::string &name, const std::filesystem::path &base);
 
 // The sizes of a model for the cost model. `name`: of the directory or the model.
-model_shape shape_of(const model &of, const std::string &name);
+model_shape shape_of(const model &model, const std::string &name);
 
 }  // namespace moorage::core

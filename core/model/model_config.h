@@ -97,8 +97,8 @@ struct packing_config {
 struct model_config {
     std::string architecture;  // "qwen2_moe", as in model_type
     uint32_t layers = 0;
-    uint32_t further_layers = 0;  // after the others: they predict further tokens and are not used
-                                  // here
+    uint32_t mtp_layers = 0;  // after the others: they predict further tokens and are not used
+                              // here
     uint32_t hidden = 0;
     uint32_t vocabulary = 0;
     uint32_t positions_max = 0;

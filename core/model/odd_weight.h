@@ -9,6 +9,6 @@ namespace moorage::core {
 
 // The first such weight in use, "FILE: tensor T holds nan at [3, 5]"; empty: none. Reads all
 // weights, so call it only after results that were not finite.
-std::string odd_weight(const model &of);
+std::string find_non_finite_weight(const model &model);
 
 }  // namespace moorage::core

@@ -1,9 +1,9 @@
 // packed_int4.h - four-bit weights of GPTQ, AWQ and compressed-tensors, repacked for the kernels:
 // rows of outputs, and groups with their scale and zero point (weight_types.h).
 //
-//   packed_int4 from{.kind = packing_kind::awq, .rows = 768, .columns = 2048};
-//   from.codes = qweight; from.zeros = qzeros; from.scales = scales;
-//   if (auto made = layout_of(from)) pack(from, *made, memory, columns)
+//   packed_int4 packed{.kind = packing_kind::awq, .rows = 768, .columns = 2048};
+//   packed.codes = qweight; packed.zeros = qzeros; packed.scales = scales;
+//   if (auto layout = layout_of(packed)) pack(packed, *layout, memory, group_of);
 //
 // A value is scale * (code - zero point). Only this product rounds.
 #pragma once
@@ -37,10 +37,10 @@ struct int4_layout {
     uint64_t data_bytes = 0, scale_bytes = 0;
 };
 // Fails if columns or groups fit no layout.
-result<int4_layout> layout_of(const packed_int4 &from);
+result<int4_layout> layout_of(const packed_int4 &packed);
 // Packs into `target`, which has the layout's size and is aligned to a float. The caller keeps
 // `group_of` alive.
-matrix pack(const packed_int4 &from, const int4_layout &layout, std::byte *target,
+matrix pack(const packed_int4 &packed, const int4_layout &layout, std::byte *target,
             const uint32_t *group_of);
 
 }  // namespace moorage::core

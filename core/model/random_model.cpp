@@ -28,7 +28,7 @@ constexpr uint64_t alignment = 64, piece_bytes = 4u << 20;
 constexpr uint32_t threads_max = 16;
 
 // A range of memory to fill with bf16 numbers of one magnitude.
-struct filling {
+struct fill_range {
     uint64_t begin, end;
     uint16_t exponent;  // of bf16, biased
 };
@@ -44,17 +44,17 @@ uint16_t exponent_for(uint32_t columns) {
     return static_cast<uint16_t>(127 - std::lround(0.5 * std::log2(columns) + 0.5));
 }
 
-void fill(std::byte *base, const filling &what, uint64_t seed) {
-    random_stream random(seed, what.begin);
-    const uint64_t size = uint64_t{what.exponent} << 7;
+void fill(std::byte *base, const fill_range &range, uint64_t seed) {
+    random_stream random(seed, range.begin);
+    const uint64_t size = uint64_t{range.exponent} << 7;
     const uint64_t sizes = size | size << 16 | size << 32 | size << 48;
-    uint64_t at = what.begin;
-    for (; at + 8 <= what.end; at += 8) {
+    uint64_t position = range.begin;
+    for (; position + 8 <= range.end; position += 8) {
         const uint64_t four = (random.next() & 0x807f'807f'807f'807fu) | sizes;
-        std::memcpy(base + at, &four, 8);
+        std::memcpy(base + position, &four, 8);
     }
     const uint64_t rest = (random.next() & 0x807f'807f'807f'807fu) | sizes;
-    std::memcpy(base + at, &rest, what.end - at);
+    std::memcpy(base + position, &rest, range.end - position);
 }
 
 class random_supply {
@@ -71,15 +71,16 @@ public:
           random_(options.seed, /*name=*/0) {}
 
     matrix read_matrix(const std::string &, uint32_t rows, uint32_t columns, model_part part) {
-        const matrix made = packed_matrix(weight_type::bf16, rows, columns,
-                                          base_ == nullptr ? nullptr : base_ + bytes_);
-        const uint64_t size = bytes_of(made);
+        const matrix weights = packed_matrix(weight_type::bf16, rows, columns,
+                                             base_ == nullptr ? nullptr : base_ + bytes_);
+        const uint64_t size = bytes_of(weights);
         const bool embedding = part == model_part::embedding && !config_.tied_embedding;
         if (base_ != nullptr)
-            plan(bytes_, bytes_ + size, embedding ? embedding_exponent : exponent_for(columns));
+            plan_filling(bytes_, bytes_ + size,
+                         embedding ? embedding_exponent : exponent_for(columns));
         bytes_ += (size + alignment - 1) / alignment * alignment;
         count(part, size);
-        return made;
+        return weights;
     }
 
     std::span<const float> read_vector(const std::string &name, uint32_t size, model_part part) {
@@ -92,50 +93,50 @@ public:
         return vectors_->back();
     }
 
-    void read_experts(const std::string &, std::vector<mlp_weights> &out) {
+    void read_experts(const std::string &, std::vector<mlp_weights> &experts) {
         const uint32_t inner = config_.moe_intermediate, hidden = config_.hidden;
-        const uint64_t before = bytes_of_part_[static_cast<size_t>(model_part::experts)];
+        const uint64_t previous_bytes = bytes_of_part_[static_cast<size_t>(model_part::experts)];
         // Counting needs no list, which might be long.
         const uint32_t listed = base_ == nullptr ? distinct_ : config_.experts;
         for (uint32_t expert = 0; expert < listed; ++expert) {
             if (expert >= distinct_) {
-                out.push_back(out[expert % distinct_]);
+                experts.push_back(experts[expert % distinct_]);
                 continue;
             }
-            mlp_weights one;
-            one.gate = read_matrix({}, inner, hidden, model_part::experts);
-            one.up = read_matrix({}, inner, hidden, model_part::experts);
-            one.down = read_matrix({}, hidden, inner, model_part::experts);
+            mlp_weights weights;
+            weights.gate = read_matrix({}, inner, hidden, model_part::experts);
+            weights.up = read_matrix({}, inner, hidden, model_part::experts);
+            weights.down = read_matrix({}, hidden, inner, model_part::experts);
             if (config_.expert_bias) {
-                one.gate_bias = read_vector({}, inner, model_part::router);
-                one.up_bias = read_vector({}, inner, model_part::router);
-                one.down_bias = read_vector({}, hidden, model_part::router);
+                weights.gate_bias = read_vector({}, inner, model_part::router);
+                weights.up_bias = read_vector({}, inner, model_part::router);
+                weights.down_bias = read_vector({}, hidden, model_part::router);
             }
-            if (base_ != nullptr) out.push_back(one);
+            if (base_ != nullptr) experts.push_back(weights);
         }
         // Experts that share memory are counted separately.
-        uint64_t &all = bytes_of_part_[static_cast<size_t>(model_part::experts)];
-        all = before + (all - before) / distinct_ * config_.experts;
+        uint64_t &total_bytes = bytes_of_part_[static_cast<size_t>(model_part::experts)];
+        total_bytes = previous_bytes + (total_bytes - previous_bytes) / distinct_ * config_.experts;
     }
 
-    void read_latent(const std::string &, attention_weights &out) {
-        const attention_config &of = config_.attention;
-        out.kv_b = read_matrix({}, of.heads * (of.nope_dim + of.value_dim), of.kv_lora_rank,
-                               model_part::attention);
+    void read_latent(const std::string &, attention_weights &weights) {
+        const attention_config &attention = config_.attention;
+        weights.kv_b = read_matrix({}, attention.heads * (attention.nope_dim + attention.value_dim),
+                                   attention.kv_lora_rank, model_part::attention);
     }
 
     bool failed() const { return false; }
     uint64_t bytes() const { return bytes_; }
     uint64_t bytes(model_part part) const { return bytes_of_part_[static_cast<size_t>(part)]; }
-    const std::vector<filling> &fillings() const { return fillings_; }
+    const std::vector<fill_range> &fillings() const { return fillings_; }
 
 private:
     void count(model_part part, uint64_t size) {
         bytes_of_part_[static_cast<size_t>(part)] += size;
     }
-    void plan(uint64_t begin, uint64_t end, uint16_t exponent) {
-        for (uint64_t at = begin; at < end; at += piece_bytes)
-            fillings_.push_back({at, std::min(at + piece_bytes, end), exponent});
+    void plan_filling(uint64_t begin, uint64_t end, uint16_t exponent) {
+        for (uint64_t position = begin; position < end; position += piece_bytes)
+            fillings_.push_back({position, std::min(position + piece_bytes, end), exponent});
     }
 
     const model_config &config_;
@@ -145,17 +146,18 @@ private:
     random_stream random_;
     uint64_t bytes_ = 0;
     std::array<uint64_t, model_part_count> bytes_of_part_{};
-    std::vector<filling> fillings_;
+    std::vector<fill_range> fillings_;
 };
 
-void fill_all(std::byte *base, const std::vector<filling> &fillings, uint64_t seed) {
+void fill_all(std::byte *base, const std::vector<fill_range> &fillings, uint64_t seed) {
     std::atomic<size_t> next{0};
     const auto work = [&] {
-        for (size_t at; (at = next.fetch_add(1)) < fillings.size();) fill(base, fillings[at], seed);
+        for (size_t index; (index = next.fetch_add(1)) < fillings.size();)
+            fill(base, fillings[index], seed);
     };
-    const size_t wanted = std::min<size_t>({usable_processors(), threads_max, fillings.size()});
+    const size_t threads = std::min<size_t>({usable_processors(), threads_max, fillings.size()});
     std::vector<std::jthread> helpers;
-    for (size_t i = 1; i < wanted; ++i) helpers.emplace_back(work);
+    for (size_t i = 1; i < threads; ++i) helpers.emplace_back(work);
     work();
 }
 
@@ -163,12 +165,12 @@ class model_in_memory final : public model {
 public:
     static result<std::unique_ptr<model>> create(const model_config &config,
                                                  const random_model_options &options) {
-        const architecture *row = find_architecture(config.architecture);
-        if (row == nullptr)
+        const architecture *arch = find_architecture(config.architecture);
+        if (arch == nullptr)
             return error{format("random model: architecture {} is not known; supported are {}",
                                 config.architecture, fmt::join(known_architectures(), ", "))};
         random_supply counted(config, options, nullptr, nullptr);
-        (void)weight_binding(config, *row, counted).bind();
+        (void)weight_binding(config, *arch, counted).bind();
         if (counted.bytes() > options.bytes_max)
             return error{
                 format("random model of {}: takes {}, above the limit of {}; let experts "
@@ -178,15 +180,15 @@ public:
         result<memory_block> block =
             memory_block::create(counted.bytes(), "random model of " + config.architecture);
         if (!block) return block.failure();
-        std::unique_ptr<model_in_memory> made(new model_in_memory);
-        made->directory_ = "random " + config.architecture;
-        made->config_ = config;
-        made->block_ = std::move(*block);
-        random_supply supply(config, options, made->block_.data(), &made->vectors_);
-        made->weights_ = weight_binding(config, *row, supply).bind();
-        fill_all(made->block_.data(), supply.fillings(), options.seed);
-        made->measure(supply);
-        return std::unique_ptr<model>(std::move(made));
+        std::unique_ptr<model_in_memory> created(new model_in_memory);
+        created->directory_ = "random " + config.architecture;
+        created->config_ = config;
+        created->block_ = std::move(*block);
+        random_supply supply(config, options, created->block_.data(), &created->vectors_);
+        created->weights_ = weight_binding(config, *arch, supply).bind();
+        fill_all(created->block_.data(), supply.fillings(), options.seed);
+        created->measure(supply);
+        return std::unique_ptr<model>(std::move(created));
     }
 
 private:

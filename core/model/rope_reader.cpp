@@ -30,7 +30,7 @@ const json *parameters_of(config_reader &reader, const char *key) {
         if (!value.is_object()) continue;
         if (first != nullptr && *first != value)
             reader.fail(key, format("differs between layer types ({}); all the same is supported",
-                                    shown(type)));
+                                    printable(type)));
         first = &value;
     }
     return first != nullptr ? first : found;
@@ -42,7 +42,7 @@ rope_kind kind_of(config_reader &reader) {
         if (name == known) return kind;
     reader.fail("rope_type", format("is {}; default, linear, dynamic, yarn, llama3 and longrope "
                                     "are supported",
-                                    shown(name)));
+                                    printable(name)));
     return rope_kind::plain;
 }
 
@@ -114,41 +114,42 @@ double yarn_mscale(double factor, double mscale) {
     return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
 }
 
-void read_rope(config_reader &reader, const architecture &row, model_config &config) {
+void read_rope(config_reader &reader, const architecture &arch, model_config &config) {
     rope_config &rope = config.rope;
     // rope_scaling, which model cards tell users to add, replaces rope_parameters, as in
     // transformers.
     const json *parameters = parameters_of(reader, "rope_parameters"),
-               *given = parameters_of(reader, "rope_scaling");
+               *scaling_json = parameters_of(reader, "rope_scaling");
     const json none = json::object();
     if (parameters == nullptr) parameters = &none;
-    config_reader scaling(given != nullptr ? *given : *parameters, reader.name() + ": rope");
-    config_reader other(*parameters, reader.name() + ": rope");
+    config_reader scaling(scaling_json != nullptr ? *scaling_json : *parameters,
+                          reader.name() + ": rope");
+    config_reader parameters_reader(*parameters, reader.name() + ": rope");
 
     // If a key is missing there, transformers uses the architecture's default. Here the model's
     // value stays.
-    const auto of_key = [&](const char *key) -> config_reader & {
-        for (config_reader *one : {&scaling, &reader, &other})
-            if (one->has({key})) return *one;
+    const auto reader_with = [&](const char *key) -> config_reader & {
+        for (config_reader *candidate : {&scaling, &reader, &parameters_reader})
+            if (candidate->has({key})) return *candidate;
         return reader;
     };
-    rope.theta = of_key("rope_theta").number({"rope_theta"}, 1.001, theta_max);
+    rope.theta = reader_with("rope_theta").number({"rope_theta"}, 1.001, theta_max);
     if (config.attention.kind == attention_kind::grouped) {
-        const double share = of_key("partial_rotary_factor")
-                                 .number({"partial_rotary_factor"}, 1e-3, 1, row.partial_rotary);
+        const double share = reader_with("partial_rotary_factor")
+                                 .number({"partial_rotary_factor"}, 1e-3, 1, arch.partial_rotary);
         rope.dimensions = static_cast<uint32_t>(config.attention.head_dim * share);
         if (rope.dimensions < 2 || rope.dimensions % 2 != 0)
             reader.fail("partial_rotary_factor",
                         format("of {:g} rotates {} of {} dimensions; an even number is needed",
                                share, rope.dimensions, config.attention.head_dim));
     } else {
-        rope.interleaved = reader.flag({"rope_interleave"}, row.interleaved);
+        rope.interleaved = reader.flag({"rope_interleave"}, arch.interleaved);
     }
     rope.original_positions =
         reader.count({"original_max_position_embeddings"}, 1, positions_max, config.positions_max);
     read_scaling(scaling, rope, config.positions_max);
     reader.adopt(scaling);
-    reader.adopt(other);
+    reader.adopt(parameters_reader);
 }
 
 }  // namespace moorage::core

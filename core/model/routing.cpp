@@ -14,42 +14,42 @@ constexpr float lowest = -std::numeric_limits<float>::infinity();
 // Added to the sum that divides the weights, as in the reference. Sigmoid scores may all be zero.
 constexpr double sum_floor = 1e-20;
 
-void softmax(std::span<const float> logits, std::span<float> out) {
+void softmax(std::span<const float> logits, std::span<float> scores) {
     float largest = lowest;
     for (const float logit : logits) largest = std::max(largest, logit);
     double sum = 0;
     for (size_t i = 0; i < logits.size(); ++i) {
         const double power = std::exp(static_cast<double>(logits[i]) - largest);
-        out[i] = static_cast<float>(power);
+        scores[i] = static_cast<float>(power);
         sum += power;
     }
-    for (float &value : out) value = static_cast<float>(value / sum);
+    for (float &value : scores) value = static_cast<float>(value / sum);
 }
 
-void sigmoid(std::span<const float> logits, std::span<float> out) {
+void sigmoid(std::span<const float> logits, std::span<float> scores) {
     for (size_t i = 0; i < logits.size(); ++i)
-        out[i] = static_cast<float>(1 / (1 + std::exp(-static_cast<double>(logits[i]))));
+        scores[i] = static_cast<float>(1 / (1 + std::exp(-static_cast<double>(logits[i]))));
 }
 
 // The indices of the largest values, best first; of equal values the first. -infinity is used only
 // if nothing else is left.
-void largest_of(std::span<const float> values, std::span<uint32_t> out) {
+void largest_of(std::span<const float> values, std::span<uint32_t> indices) {
     uint32_t found = 0;
     for (uint32_t i = 0; i < values.size(); ++i) {
-        uint32_t place = found;
-        while (place > 0 && values[i] > values[out[place - 1]]) --place;
-        if (place == out.size()) continue;
-        if (found < out.size()) ++found;
-        for (uint32_t j = found - 1; j > place; --j) out[j] = out[j - 1];
-        out[place] = i;
+        uint32_t rank = found;
+        while (rank > 0 && values[i] > values[indices[rank - 1]]) --rank;
+        if (rank == indices.size()) continue;
+        if (found < indices.size()) ++found;
+        for (uint32_t j = found - 1; j > rank; --j) indices[j] = indices[j - 1];
+        indices[rank] = i;
     }
-    assert(found == out.size());
+    assert(found == indices.size());
 }
 
 // Sets scores outside the chosen groups to -infinity.
 void keep_groups(const router_config &rule, std::span<float> scores) {
     const size_t width = scores.size() / rule.groups;
-    std::vector<float> of_group(rule.groups);
+    std::vector<float> group_scores(rule.groups);
     for (uint32_t group = 0; group < rule.groups; ++group) {
         float best = lowest, second = lowest;
         for (const float score : scores.subspan(group * width, width)) {
@@ -60,13 +60,13 @@ void keep_groups(const router_config &rule, std::span<float> scores) {
                 second = std::max(second, score);
             }
         }
-        const bool both = rule.group == group_rule::best_two && width > 1;
-        of_group[group] = both ? best + second : best;
+        const bool counts_second = rule.group == group_rule::best_two && width > 1;
+        group_scores[group] = counts_second ? best + second : best;
     }
-    std::vector<uint32_t> kept(rule.groups_chosen);
-    largest_of(of_group, kept);
+    std::vector<uint32_t> kept_groups(rule.groups_chosen);
+    largest_of(group_scores, kept_groups);
     for (uint32_t group = 0; group < rule.groups; ++group)
-        if (std::find(kept.begin(), kept.end(), group) == kept.end())
+        if (std::find(kept_groups.begin(), kept_groups.end(), group) == kept_groups.end())
             std::ranges::fill(scores.subspan(group * width, width), lowest);
 }
 
@@ -79,10 +79,10 @@ void weigh_sparsemixer(double jitter, std::span<const float> logits,
         weights[rank] = 0;
         if (chosen[rank] >= logits.size()) continue;
         const float pivot = logits[chosen[rank]];
-        const std::span<const uint32_t> before = chosen.first(rank);
+        const std::span<const uint32_t> previous = chosen.first(rank);
         double sum = 0;
         for (uint32_t i = 0; i < logits.size(); ++i) {
-            if (std::find(before.begin(), before.end(), i) != before.end()) continue;
+            if (std::find(previous.begin(), previous.end(), i) != previous.end()) continue;
             const float below = (pivot - logits[i]) / std::max(std::abs(logits[i]), pivot);
             if (below > static_cast<float>(2 * jitter)) continue;
             sum += std::exp(static_cast<double>(logits[i]) - pivot);
@@ -93,28 +93,28 @@ void weigh_sparsemixer(double jitter, std::span<const float> logits,
 
 }  // namespace
 
-routing_rule::routing_rule(const model_config &of)
-    : rule_(of.router), experts_(of.experts), top_k_(of.top_k) {}
+routing_rule::routing_rule(const model_config &config)
+    : rule_(config.router), experts_(config.experts), top_k_(config.top_k) {}
 
-void routing_rule::scores(std::span<const float> logits, std::span<float> out) const {
-    assert(logits.size() == experts_ && out.size() == experts_);
+void routing_rule::scores(std::span<const float> logits, std::span<float> gate_scores) const {
+    assert(logits.size() == experts_ && gate_scores.size() == experts_);
     if (rule_.score == score_kind::sigmoid)
-        sigmoid(logits, out);
+        sigmoid(logits, gate_scores);
     else
-        softmax(logits, out);
+        softmax(logits, gate_scores);
 }
 
 void routing_rule::choose(std::span<const float> logits, std::span<const float> correction,
                           std::span<uint32_t> chosen, std::span<float> weights) const {
     assert(logits.size() == experts_ && chosen.size() == top_k_ && weights.size() == top_k_);
     assert(correction.empty() || correction.size() == experts_);
-    const bool of_logits =
+    const bool ranks_logits =
         rule_.score == score_kind::softmax_of_chosen || rule_.score == score_kind::sparsemixer;
-    std::vector<float> by(logits.begin(), logits.end());
-    if (!of_logits) scores(logits, by);
-    for (size_t i = 0; i < correction.size(); ++i) by[i] += correction[i];
-    if (rule_.group != group_rule::none && rule_.groups > 1) keep_groups(rule_, by);
-    largest_of(by, chosen);
+    std::vector<float> ranking(logits.begin(), logits.end());
+    if (!ranks_logits) scores(logits, ranking);
+    for (size_t i = 0; i < correction.size(); ++i) ranking[i] += correction[i];
+    if (rule_.group != group_rule::none && rule_.groups > 1) keep_groups(rule_, ranking);
+    largest_of(ranking, chosen);
     weigh(logits, chosen, weights);
 }
 
@@ -126,8 +126,8 @@ void routing_rule::weigh(std::span<const float> logits, std::span<const uint32_t
         return;
     }
     // Softmax over the chosen equals softmax over all, divided by its sum over the chosen.
-    const bool of_chosen = rule_.score == score_kind::softmax_of_chosen;
-    if (of_chosen) {
+    const bool over_chosen = rule_.score == score_kind::softmax_of_chosen;
+    if (over_chosen) {
         float largest = lowest;
         for (const uint32_t expert : chosen)
             if (expert < experts_) largest = std::max(largest, logits[expert]);
@@ -137,13 +137,13 @@ void routing_rule::weigh(std::span<const float> logits, std::span<const uint32_t
                                       std::exp(static_cast<double>(logits[chosen[rank]]) - largest))
                                 : 0;
     } else {
-        std::vector<float> all(experts_);
-        scores(logits, all);
+        std::vector<float> gate_scores(experts_);
+        scores(logits, gate_scores);
         for (size_t rank = 0; rank < chosen.size(); ++rank)
-            weights[rank] = chosen[rank] < experts_ ? all[chosen[rank]] : 0;
+            weights[rank] = chosen[rank] < experts_ ? gate_scores[chosen[rank]] : 0;
     }
     double factor = rule_.scale;
-    if (of_chosen || rule_.normalise) {
+    if (over_chosen || rule_.normalise) {
         double sum = sum_floor;
         for (const float weight : weights) sum += weight;
         factor /= sum;

@@ -14,12 +14,12 @@ namespace moorage::core {
 class routing_rule {
 public:
     // Copies `experts`, `top_k` and the rule.
-    explicit routing_rule(const model_config &of);
+    explicit routing_rule(const model_config &config);
 
     // scores [experts]: the probability of every expert, as gate_scores of a trace. For sigmoid:
     // the sigmoids. For softmax_of_chosen and sparsemixer: the softmax over all. `logits` [experts]
     // already contain the router's bias.
-    void scores(std::span<const float> logits, std::span<float> out) const;
+    void scores(std::span<const float> logits, std::span<float> gate_scores) const;
     // The model's choice, best first: chosen [top_k], weights [top_k]. `correction`: [experts], or
     // empty.
     void choose(std::span<const float> logits, std::span<const float> correction,

@@ -36,10 +36,10 @@ public:
         uint64_t bytes;
         uint32_t stretch;
     };
-    void sources(uint64_t begin, uint64_t end, std::vector<source> &out) const;
+    void find_sources(uint64_t begin, uint64_t end, std::vector<source> &ranges) const;
     // Does copy() for one source, whose bytes from `offset` on are given in `bytes`.
-    void take(const source &of, uint64_t offset, std::span<const std::byte> bytes,
-              std::byte *target) const;
+    void copy_source(const source &range, uint64_t offset, std::span<const std::byte> bytes,
+                     std::byte *target) const;
     // The segment's weights in an image at `base`: matrices of `count` rows (down: columns), biases
     // of these rows. If `base` is aligned to 64 bytes and a row of `hidden` values has a multiple
     // of 16 bytes, the matrices' values are aligned to 16 bytes.

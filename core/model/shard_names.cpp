@@ -25,7 +25,7 @@ struct shard_name {
     uint32_t number, count;
 };
 
-std::optional<uint32_t> number_of(std::string_view digits) {
+std::optional<uint32_t> parse_number(std::string_view digits) {
     uint32_t value = 0;
     const char *const end = digits.data() + digits.size();
     const auto [stop, wrong] = std::from_chars(digits.data(), end, value);
@@ -43,16 +43,17 @@ std::optional<shard_name> parse_shard_name(std::string_view name) {
     name.remove_prefix(stem.size());
     if (name[0] != '-' || name.substr(1 + number_digits, between.size()) != between)
         return std::nullopt;
-    const auto number = number_of(name.substr(1, number_digits)),
-               count = number_of(name.substr(tail - number_digits));
+    const auto number = parse_number(name.substr(1, number_digits)),
+               count = parse_number(name.substr(tail - number_digits));
     if (!number || !count || *number == 0 || *number > *count || *count > shards_max)
         return std::nullopt;
     return shard_name{std::string(stem), *number, *count};
 }
 
-std::string some_of(const std::vector<std::string> &names) {
+std::string list_some(const std::vector<std::string> &names) {
     std::vector<std::string> first;
-    for (size_t i = 0; i < std::min(names.size(), shown_max); ++i) first.push_back(shown(names[i]));
+    for (size_t i = 0; i < std::min(names.size(), shown_max); ++i)
+        first.push_back(printable(names[i]));
     if (names.size() > shown_max)
         first.push_back(format("{} further files", names.size() - shown_max));
     return listed(first, "and");
@@ -61,8 +62,8 @@ std::string some_of(const std::vector<std::string> &names) {
 // The shards of one model, by number.
 using shard_set = std::map<uint32_t, std::string>;
 
-result<std::vector<std::string>> whole_set(const fs::path &directory, const shard_set &shards,
-                                           uint32_t count) {
+result<std::vector<std::string>> list_whole_set(const fs::path &directory, const shard_set &shards,
+                                                uint32_t count) {
     std::vector<std::string> names;
     std::string missing;
     for (uint32_t number = 1; number <= count; ++number)
@@ -72,7 +73,8 @@ result<std::vector<std::string>> whole_set(const fs::path &directory, const shar
             missing = format("{:05}", number);
     if (missing.empty()) return names;
     return error{format("{}: holds {} of {} shards, among them {}; number {} is missing",
-                        directory.string(), names.size(), count, shown(names.front()), missing)};
+                        directory.string(), names.size(), count, printable(names.front()),
+                        missing)};
 }
 
 }  // namespace
@@ -82,10 +84,10 @@ result<std::vector<std::string>> numbered_shards(const fs::path &directory) {
     std::vector<std::string> gguf, safetensors, others;
     std::error_code code;
     size_t names = 0;
-    for (fs::directory_iterator at(directory, code), end; !code && at != end && names < names_max;
-         at.increment(code), ++names) {
-        const std::string name = at->path().filename().string();
-        const std::string kind = at->path().extension().string();
+    for (fs::directory_iterator entry(directory, code), end;
+         !code && entry != end && names < names_max; entry.increment(code), ++names) {
+        const std::string name = entry->path().filename().string();
+        const std::string kind = entry->path().extension().string();
         if (const auto shard = parse_shard_name(name))
             sets[{shard->stem, shard->count}][shard->number] = name;
         else if (kind == ".gguf")
@@ -98,26 +100,26 @@ result<std::vector<std::string>> numbered_shards(const fs::path &directory) {
     for (auto *list : {&gguf, &safetensors, &others}) std::ranges::sort(*list);
     const auto usual =
         std::ranges::find_if(sets, [](const auto &set) { return set.first.first == "model"; });
-    if (usual != sets.end()) return whole_set(directory, usual->second, usual->first.second);
+    if (usual != sets.end()) return list_whole_set(directory, usual->second, usual->first.second);
     if (sets.size() == 1)
-        return whole_set(directory, sets.begin()->second, sets.begin()->first.second);
+        return list_whole_set(directory, sets.begin()->second, sets.begin()->first.second);
     const std::string place = directory.string();
     if (!gguf.empty())
-        return error{format("{}: holds {}; name the file: {}", place, some_of(gguf),
+        return error{format("{}: holds {}; name the file: {}", place, list_some(gguf),
                             (directory / gguf.front()).string())};
-    std::string what;
+    std::string hint;
     if (sets.size() > 1)
-        what = format("; it holds {} sets of shards, and one is needed", sets.size());
+        hint = format("; it holds {} sets of shards, and one is needed", sets.size());
     else if (!safetensors.empty())
-        what = format("; it holds {}, and the weights are to be model.safetensors",
-                      some_of(safetensors));
+        hint = format("; it holds {}, and the weights are to be model.safetensors",
+                      list_some(safetensors));
     else if (!others.empty())
-        what = format("; it holds {}, which have to be converted to safetensors first",
-                      some_of(others));
+        hint = format("; it holds {}, which have to be converted to safetensors first",
+                      list_some(others));
     else
-        what = ", nor other weights";
+        hint = ", nor other weights";
     return error{format("{}: holds neither model.safetensors nor model.safetensors.index.json{}",
-                        place, what)};
+                        place, hint)};
 }
 
 }  // namespace moorage::core

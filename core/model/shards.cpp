@@ -45,11 +45,11 @@ result<std::map<std::string, std::string>> read_index(const fs::path &path) {
     std::map<std::string, std::string> files;  // tensor to file
     for (const auto &[tensor, file] : root["weight_map"].items()) {
         if (!file.is_string() || !stays_inside(file.get<std::string>()))
-            return error{
-                format("{}: tensor {} is placed in {}, which is no name of a file in "
-                       "this directory",
-                       name, shown(tensor),
-                       shown(file.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)))};
+            return error{format(
+                "{}: tensor {} is placed in {}, which is no name of a file in "
+                "this directory",
+                name, printable(tensor),
+                printable(file.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)))};
         files.emplace(tensor, file.get<std::string>());
     }
     return files;
@@ -58,15 +58,15 @@ result<std::map<std::string, std::string>> read_index(const fs::path &path) {
 }  // namespace
 
 status shards::add(const fs::path &path) {
-    auto made = std::make_unique<file>();
-    made->path = path.string();
+    auto opened = std::make_unique<file>();
+    opened->path = path.string();
     result<mapped_file> mapped = mapped_file::open(path);
     if (!mapped) return mapped.failure();
-    made->mapped = std::move(*mapped);
-    result<safetensors> header = parse_safetensors(made->mapped.bytes(), made->path);
+    opened->mapped = std::move(*mapped);
+    result<safetensors> header = parse_safetensors(opened->mapped.bytes(), opened->path);
     if (!header) return header.failure();
-    made->header = std::move(*header);
-    files_.push_back(std::move(made));
+    opened->header = std::move(*header);
+    files_.push_back(std::move(opened));
     return success();
 }
 
@@ -77,7 +77,7 @@ status shards::add_indexed(const fs::path &directory) {
     for (const auto &[tensor, name] : *index) {
         names.insert(name);
         if (names.size() > files_max)
-            return error{format("{}: names more than {} files", place_, files_max)};
+            return error{format("{}: names more than {} files", error_path_, files_max)};
     }
     std::error_code code;
     for (const std::string &name : names) {
@@ -97,30 +97,32 @@ void shards::add_tensors(const weight_map &index) {
             const auto entry = index.find(held.name);
             const bool listed = entry != index.end();
             if (listed && fs::path(shard->path).filename() == entry->second)
-                numbers_.emplace(held.name, tensors_.size());
-            if (!listed && !numbers_.emplace(held.name, tensors_.size()).second)
+                indices_.emplace(held.name, tensors_.size());
+            if (!listed && !indices_.emplace(held.name, tensors_.size()).second)
                 absent_.emplace(held.name,
                                 format("is in {} and in another file, and the index names neither",
-                                       shown(fs::path(shard->path).filename().string())));
+                                       printable(fs::path(shard->path).filename().string())));
             tensors_.push_back({&held, &shard->path, false, listed});
         }
-    for (const auto &[name, reason] : absent_) numbers_.erase(name);
+    for (const auto &[name, reason] : absent_) indices_.erase(name);
 }
 
 void shards::note_absent(const weight_map &index) {
-    std::set<std::string> there;
-    for (const auto &shard : files_) there.insert(fs::path(shard->path).filename().string());
+    std::set<std::string> present_files;
+    for (const auto &shard : files_)
+        present_files.insert(fs::path(shard->path).filename().string());
     for (const auto &[tensor, name] : index)
-        if (!numbers_.contains(tensor))
-            absent_.emplace(tensor, format("is placed in {}, which {}", shown(name),
-                                           there.contains(name) ? "does not hold it"
+        if (!indices_.contains(tensor))
+            absent_.emplace(tensor,
+                            format("is placed in {}, which {}", printable(name),
+                                   present_files.contains(name) ? "does not hold it"
                                                                 : "is not in this directory"));
 }
 
-void shards::number_all() {
+void shards::index_all_tensors() {
     for (const auto &shard : files_)
         for (const tensor &held : shard->header.tensors) {
-            numbers_.emplace(held.name, tensors_.size());
+            indices_.emplace(held.name, tensors_.size());
             tensors_.push_back({&held, &shard->path});
         }
 }
@@ -133,12 +135,12 @@ status shards::add_numbered(const fs::path &directory) {
     std::map<std::string_view, const std::string *> holders;
     for (const auto &shard : files_)
         for (const tensor &held : shard->header.tensors)
-            if (const auto [other, fresh] = holders.emplace(held.name, &shard->path); !fresh)
+            if (const auto [earlier, fresh] = holders.emplace(held.name, &shard->path); !fresh)
                 return error{
                     format("{}: tensor {} is in {}, too, and there is no {} that says which "
                            "counts",
-                           shard->path, shown(held.name), *other->second, index_name)};
-    number_all();
+                           shard->path, printable(held.name), *earlier->second, index_name)};
+    index_all_tensors();
     log_warning(format("{}: has no {}; all of its {} numbered shards are read", directory.string(),
                        index_name, names->size()));
     return success();
@@ -156,42 +158,42 @@ result<shards> shards::open(const fs::path &directory) {
         return error{format("{}: there is no such directory", directory.string())};
     const fs::path single = directory / single_name;
     if (fs::exists(single, code)) {
-        opened.place_ = single.string();
+        opened.error_path_ = single.string();
         if (const status added = opened.add(single); !added) return added.failure();
-        opened.number_all();
+        opened.index_all_tensors();
         return opened;
     }
     const bool indexed = fs::exists(directory / index_name, code);
-    opened.place_ = (indexed ? directory / index_name : directory).string();
+    opened.error_path_ = (indexed ? directory / index_name : directory).string();
     const status added = indexed ? opened.add_indexed(directory) : opened.add_numbered(directory);
     if (!added) return added.failure();
     return opened;
 }
 
 stored_tensor *shards::find(std::string_view name) {
-    const auto found = numbers_.find(name);
-    if (found != numbers_.end()) return &tensors_[found->second];
-    if (wanted_.empty() && absent_.contains(name)) wanted_ = name;
+    const auto found = indices_.find(name);
+    if (found != indices_.end()) return &tensors_[found->second];
+    if (first_missing_.empty() && absent_.contains(name)) first_missing_ = name;
     return nullptr;
 }
 
 status shards::check_found() const {
-    if (!wanted_.empty())
-        return error{
-            format("{}: tensor {} {}", place_, shown(wanted_), absent_.find(wanted_)->second)};
+    if (!first_missing_.empty())
+        return error{format("{}: tensor {} {}", error_path_, printable(first_missing_),
+                            absent_.find(first_missing_)->second)};
     if (!absent_.empty())
         log_warning(
             format("{}: {} of the tensors that no part needs {} not where it says, for "
                    "example {} {}",
-                   place_, absent_.size(), absent_.size() == 1 ? "is" : "are",
-                   shown(absent_.begin()->first), absent_.begin()->second));
-    const auto unlisted = [](const stored_tensor &one) { return one.used && !one.listed; };
+                   error_path_, absent_.size(), absent_.size() == 1 ? "is" : "are",
+                   printable(absent_.begin()->first), absent_.begin()->second));
+    const auto unlisted = [](const stored_tensor &tensor) { return tensor.used && !tensor.listed; };
     if (const auto first = std::ranges::find_if(tensors_, unlisted); first != tensors_.end())
         log_warning(
             format("{}: leaves out {} of the tensors that are needed and there, for "
                    "example {} in {}",
-                   place_, std::ranges::count_if(tensors_, unlisted), shown(first->what->name),
-                   *first->file));
+                   error_path_, std::ranges::count_if(tensors_, unlisted),
+                   printable(first->entry->name), *first->file));
     return success();
 }
 

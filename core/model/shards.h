@@ -22,7 +22,7 @@
 namespace moorage::core {
 
 struct stored_tensor {
-    const tensor *what;
+    const tensor *entry;
     const std::string *file;  // its path, for messages
     bool used = false;        // set by the reader of the tensor
     bool listed = true;       // by the index, if there is one
@@ -44,7 +44,7 @@ public:
     const std::vector<stored_tensor> &tensors() const { return tensors_; }
     uint32_t file_count() const { return static_cast<uint32_t>(files_.size()); }
     // The place in errors about a missing tensor: the single file, or the index.
-    const std::string &place() const { return place_; }
+    const std::string &error_path() const { return error_path_; }
 
 private:
     struct file {
@@ -58,15 +58,15 @@ private:
     void add_tensors(const weight_map &index);
     void note_absent(const weight_map &index);
     status add_numbered(const std::filesystem::path &directory);
-    void number_all();
+    void index_all_tensors();
 
     std::vector<std::unique_ptr<file>> files_;  // pointers, so that files do not move
     std::vector<stored_tensor> tensors_;
-    std::unordered_map<std::string_view, size_t> numbers_;
+    std::unordered_map<std::string_view, size_t> indices_;
     // Tensors that the index lists but its files lack, with the reason.
     std::map<std::string, std::string, std::less<>> absent_;
-    std::string wanted_;  // the first of them that was looked up
-    std::string place_;
+    std::string first_missing_;  // the first of them that was looked up
+    std::string error_path_;
 };
 
 }  // namespace moorage::core

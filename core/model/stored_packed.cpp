@@ -20,7 +20,7 @@ std::optional<matrix> stored_weights::read_packed(const std::string &name, uint3
     const packing_kind kind = config_.packing.kind;
     if (kind == packing_kind::fp8) {
         const stored_tensor *plain = shards_.find(name);
-        if (plain == nullptr || plain->what->type != dtype::f8_e4m3) return std::nullopt;
+        if (plain == nullptr || plain->entry->type != dtype::f8_e4m3) return std::nullopt;
         return read_fp8(stem, rows, columns, part);
     }
     const bool packed = kind == packing_kind::compressed
@@ -38,11 +38,12 @@ const stored_tensor *stored_weights::take_of_type(const std::string &name, const
     if (found == nullptr) return nullptr;
     std::vector<std::string> names;
     for (const dtype type : types) {
-        if (found->what->type == type) return found;
+        if (found->entry->type == type) return found;
         names.emplace_back(name_of(type));
     }
     fail(format("{}: tensor {} is of type {}; {} {} needed", *found->file, name,
-                name_of(found->what->type), listed(names, "or"), names.size() == 1 ? "is" : "are"));
+                name_of(found->entry->type), listed(names, "or"),
+                names.size() == 1 ? "is" : "are"));
     return nullptr;
 }
 
@@ -56,42 +57,43 @@ matrix stored_weights::read_fp8(const std::string &stem, uint32_t rows, uint32_t
                      {dtype::f32, dtype::bf16, dtype::f16});
     if (failed()) return {};
     count_parameters(uint64_t{rows} * columns);
-    const std::byte *factors = scales->what->bytes.data();
-    if (scales->what->type != dtype::f32) {
+    const std::byte *factors = scales->entry->bytes.data();
+    if (scales->entry->type != dtype::f32) {
         const std::vector<float> wide = floats_of(*scales);
         std::byte *copy =
-            own(wide.size() * sizeof(float), format("{}: scales of {}", *scales->file, stem));
+            allocate(wide.size() * sizeof(float), format("{}: scales of {}", *scales->file, stem));
         if (failed() || copy == nullptr) return {};
         std::memcpy(copy, wide.data(), wide.size() * sizeof(float));
         factors = copy;
     }
-    const matrix made =
-        packed_matrix(weight_type::fp8, rows, columns, values->what->bytes.data(), factors);
-    if (columns % group_values == 0) return made;
+    const matrix weights =
+        packed_matrix(weight_type::fp8, rows, columns, values->entry->bytes.data(), factors);
+    if (columns % group_values == 0) return weights;
     // Rows that end within a group are rare and small, so they become floats.
-    std::byte *floats = own(uint64_t{rows} * columns * sizeof(float),
-                            format("{}: tensor {}.weight as floats", *values->file, stem));
+    std::byte *floats = allocate(uint64_t{rows} * columns * sizeof(float),
+                                 format("{}: tensor {}.weight as floats", *values->file, stem));
     if (floats == nullptr) return {};
     for (uint32_t row = 0; row < rows; ++row)
-        read_row(made, row, {reinterpret_cast<float *>(floats) + uint64_t{row} * columns, columns});
+        read_row(weights, row,
+                 {reinterpret_cast<float *>(floats) + uint64_t{row} * columns, columns});
     return packed_matrix(weight_type::f32, rows, columns, floats);
 }
 
 // The group of each column; empty: groups in order.
-std::vector<uint32_t> stored_weights::read_order(const std::string &name, const packed_int4 &of,
+std::vector<uint32_t> stored_weights::read_order(const std::string &name, const packed_int4 &packed,
                                                  model_part part) {
-    const bool needed = config_.packing.needs_order && of.groups > 1;
+    const bool needed = config_.packing.needs_order && packed.groups > 1;
     if (!needed && shards_.find(name) == nullptr) return {};
-    const stored_tensor *found = take_of_type(name, {of.columns}, part, {dtype::i32});
+    const stored_tensor *found = take_of_type(name, {packed.columns}, part, {dtype::i32});
     if (found == nullptr) return {};
-    std::vector<uint32_t> order(of.columns);
-    std::memcpy(order.data(), found->what->bytes.data(), order.size() * sizeof(uint32_t));
-    const uint32_t width = of.group == 0 ? of.columns : of.group;
+    std::vector<uint32_t> order(packed.columns);
+    std::memcpy(order.data(), found->entry->bytes.data(), order.size() * sizeof(uint32_t));
+    const uint32_t width = packed.group == 0 ? packed.columns : packed.group;
     bool in_order = true;
-    for (uint32_t i = 0; i < of.columns; ++i) {
-        if (order[i] >= of.groups)
+    for (uint32_t i = 0; i < packed.columns; ++i) {
+        if (order[i] >= packed.groups)
             fail(format("{}: tensor {} holds {} at {}; the matrix has {} groups", *found->file,
-                        name, static_cast<int32_t>(order[i]), i, of.groups));
+                        name, static_cast<int32_t>(order[i]), i, packed.groups));
         in_order = in_order && order[i] == i / width;
     }
     if (in_order) order.clear();
@@ -101,52 +103,54 @@ std::vector<uint32_t> stored_weights::read_order(const std::string &name, const 
 matrix stored_weights::read_int4(const std::string &stem, uint32_t rows, uint32_t columns,
                                  model_part part) {
     const std::initializer_list<dtype> floats = {dtype::f16, dtype::bf16, dtype::f32};
-    packed_int4 from;
-    from.kind = config_.packing.kind;
-    from.rows = rows;
-    from.columns = columns;
-    from.group = config_.packing.group;
-    from.zeros_less_one = config_.packing.zeros_less_one;
-    if (from.group != 0) from.groups = (columns + from.group - 1) / from.group;
-    if (columns % 8 != 0 || (rows % 8 != 0 && from.kind != packing_kind::compressed)) {
+    packed_int4 packed;
+    packed.kind = config_.packing.kind;
+    packed.rows = rows;
+    packed.columns = columns;
+    packed.group = config_.packing.group;
+    packed.zeros_less_one = config_.packing.zeros_less_one;
+    if (packed.group != 0) packed.groups = (columns + packed.group - 1) / packed.group;
+    if (columns % 8 != 0 || (rows % 8 != 0 && packed.kind != packing_kind::compressed)) {
         fail(format("{}: {} of shape [{}, {}] is packed; multiples of 8 are needed",
-                    shards_.place(), stem, rows, columns));
+                    shards_.error_path(), stem, rows, columns));
         return {};
     }
-    const auto bytes_of_tensor = [](const stored_tensor *one) { return one ? one->what : nullptr; };
-    if (from.kind == packing_kind::compressed) {
-        from.codes = bytes_of_tensor(
+    const auto entry_of = [](const stored_tensor *tensor) {
+        return tensor ? tensor->entry : nullptr;
+    };
+    if (packed.kind == packing_kind::compressed) {
+        packed.codes = entry_of(
             take_of_type(stem + ".weight_packed", {rows, columns / 8}, part, {dtype::i32}));
-        from.scales = bytes_of_tensor(
-            take_of_type(stem + ".weight_scale", {rows, from.groups}, part, floats));
+        packed.scales =
+            entry_of(take_of_type(stem + ".weight_scale", {rows, packed.groups}, part, floats));
         if (config_.packing.needs_zeros || shards_.find(stem + ".weight_zero_point") != nullptr)
-            from.zeros = bytes_of_tensor(take_of_type(
-                stem + ".weight_zero_point", {(rows + 7) / 8, from.groups}, part, {dtype::i32}));
+            packed.zeros = entry_of(take_of_type(
+                stem + ".weight_zero_point", {(rows + 7) / 8, packed.groups}, part, {dtype::i32}));
         if (shards_.find(stem + ".weight_shape") != nullptr)
             take(stem + ".weight_shape", {2}, part, /*counted=*/false);
-        from.group_of = read_order(stem + ".weight_g_idx", from, part);
+        packed.group_of = read_order(stem + ".weight_g_idx", packed, part);
     } else {
-        const bool awq = from.kind == packing_kind::awq;
-        const shape packed = awq ? shape{columns, rows / 8} : shape{columns / 8, rows};
-        from.codes = bytes_of_tensor(take_of_type(stem + ".qweight", packed, part, {dtype::i32}));
-        from.zeros = bytes_of_tensor(
-            take_of_type(stem + ".qzeros", {from.groups, rows / 8}, part, {dtype::i32}));
-        from.scales =
-            bytes_of_tensor(take_of_type(stem + ".scales", {from.groups, rows}, part, floats));
-        if (!awq) from.group_of = read_order(stem + ".g_idx", from, part);
+        const bool awq = packed.kind == packing_kind::awq;
+        const shape packed_shape = awq ? shape{columns, rows / 8} : shape{columns / 8, rows};
+        packed.codes = entry_of(take_of_type(stem + ".qweight", packed_shape, part, {dtype::i32}));
+        packed.zeros =
+            entry_of(take_of_type(stem + ".qzeros", {packed.groups, rows / 8}, part, {dtype::i32}));
+        packed.scales =
+            entry_of(take_of_type(stem + ".scales", {packed.groups, rows}, part, floats));
+        if (!awq) packed.group_of = read_order(stem + ".g_idx", packed, part);
     }
     if (failed()) return {};
     count_parameters(uint64_t{rows} * columns);
-    const result<int4_layout> layout = layout_of(from);
+    const result<int4_layout> layout = layout_of(packed);
     if (!layout) {
-        fail(format("{}: {} {}", shards_.place(), stem, layout.failure().text));
+        fail(format("{}: {} {}", shards_.error_path(), stem, layout.failure().text));
         return {};
     }
-    std::byte *target = own(layout->data_bytes + layout->scale_bytes,
-                            format("{}: {} in rows", shards_.place(), stem));
+    std::byte *target = allocate(layout->data_bytes + layout->scale_bytes,
+                                 format("{}: {} in rows", shards_.error_path(), stem));
     if (target == nullptr) return {};
-    owned_.orders.push_back(from.group_of);
-    return pack(from, *layout, target, owned_.orders.back().data());
+    owned_.orders.push_back(packed.group_of);
+    return pack(packed, *layout, target, owned_.orders.back().data());
 }
 
 }  // namespace moorage::core

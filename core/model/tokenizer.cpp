@@ -15,7 +15,7 @@ constexpr size_t file_bytes_max = size_t{1} << 28;
 
 }  // namespace
 
-tokenizer::tokenizer(std::unique_ptr<tokenizer_parts> made) : parts_(std::move(made)) {}
+tokenizer::tokenizer(std::unique_ptr<tokenizer_parts> parts) : parts_(std::move(parts)) {}
 tokenizer::~tokenizer() = default;
 
 result<std::unique_ptr<tokenizer>> tokenizer::open(const std::filesystem::path &file) {
@@ -35,7 +35,7 @@ result<std::unique_ptr<tokenizer>> tokenizer::parse(std::string_view json,
     return make(std::move(parts).value());
 }
 
-result<std::unique_ptr<tokenizer>> tokenizer::of_model(const std::filesystem::path &model) {
+result<std::unique_ptr<tokenizer>> tokenizer::open_for_model(const std::filesystem::path &model) {
     if (is_gguf(model)) {
         const result<gguf_files> files = gguf_files::open(model);
         if (!files) return files.failure();
@@ -73,15 +73,16 @@ status tokenizer::encode_part(std::string_view text, bool first, const encode_op
         if (begin == end) continue;
         text_words words{clean.substr(begin, end - begin), {{0, end - begin, first && begin == 0}}};
         for (const word_step &step : parts_->word_steps)
-            if (status applied = apply(step, words, bytes_max); !applied) return applied;
+            if (status applied = apply_step(step, words, bytes_max); !applied) return applied;
         for (const text_words::word &word : words.words) {
-            const std::string_view held =
+            const std::string_view word_text =
                 std::string_view(words.text).substr(word.begin, word.end - word.begin);
             if (parts_->pieces) {
-                parts_->pieces->encode(held, ids);
+                parts_->pieces->encode(word_text, ids);
                 continue;
             }
-            if (status encoded = parts_->model.encode(held, memory, ids); !encoded) return encoded;
+            if (status encoded = parts_->model.encode(word_text, memory, ids); !encoded)
+                return encoded;
         }
     }
     return success();
@@ -92,8 +93,8 @@ result<std::vector<int32_t>> tokenizer::encode(std::string_view text,
     if (text.size() > text_bytes_max)
         return error{format("{}: a text of {} bytes to encode, {} is the limit", parts_->name,
                             text.size(), text_bytes_max)};
-    std::string mended;
-    if (!valid_utf8(text)) text = mended = to_valid_utf8(text);
+    std::string valid_text;
+    if (!is_valid_utf8(text)) text = valid_text = to_valid_utf8(text);
     std::vector<int32_t> ids;
     if (options.add_special) ids = parts_->prefix;
     for (const auto &[begin, end, id] : parts_->added_raw.find(text, options.parse_special)) {
@@ -132,21 +133,21 @@ std::string_view tokenizer::token_of(int32_t id) const {
     return added != parts_->added.end() ? added->second.content : std::string_view();
 }
 
-bool tokenizer::special(int32_t id) const {
+bool tokenizer::is_special(int32_t id) const {
     const auto added = parts_->added.find(id);
     return added != parts_->added.end() && added->second.special;
 }
 
-text_stream::text_stream(const tokenizer &of, const decode_options &options)
-    : tokenizer_(of),
+text_stream::text_stream(const tokenizer &tokenizer, const decode_options &options)
+    : tokenizer_(tokenizer),
       options_(options),
-      chain_(std::make_unique<decode_chain>(of.parts_->decoders)) {}
+      chain_(std::make_unique<decode_chain>(tokenizer.parts_->decoders)) {}
 text_stream::~text_stream() = default;
 text_stream::text_stream(text_stream &&) noexcept = default;
 
 std::string text_stream::push(int32_t id) {
     const std::string_view token = tokenizer_.token_of(id);
-    if (token.empty() || (options_.skip_special && tokenizer_.special(id))) return "";
+    if (token.empty() || (options_.skip_special && tokenizer_.is_special(id))) return "";
     return chain_->push(token);
 }
 

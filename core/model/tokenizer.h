@@ -44,7 +44,7 @@ class tokenizer {
 public:
     static result<std::unique_ptr<tokenizer>> open(const std::filesystem::path &file);
     // The tokenizer of a model: a directory's tokenizer.json, or that of a GGUF file. Null: none.
-    static result<std::unique_ptr<tokenizer>> of_model(const std::filesystem::path &model);
+    static result<std::unique_ptr<tokenizer>> open_for_model(const std::filesystem::path &model);
     static std::unique_ptr<tokenizer> make(tokenizer_parts parts);
     // `name` stands for the file in messages. For tests and the fuzz target.
     static result<std::unique_ptr<tokenizer>> parse(std::string_view json, const std::string &name);
@@ -62,11 +62,11 @@ public:
     uint32_t size() const;                        // all ids are below it
     int32_t id_of(std::string_view token) const;  // as written in the vocabulary; -1: none
     std::string_view token_of(int32_t id) const;  // as written in the vocabulary; empty: none
-    bool special(int32_t id) const;
+    bool is_special(int32_t id) const;
 
 private:
     friend class text_stream;
-    explicit tokenizer(std::unique_ptr<tokenizer_parts> made);
+    explicit tokenizer(std::unique_ptr<tokenizer_parts> parts);
     status encode_part(std::string_view text, bool first, const encode_options &options,
                        std::vector<int32_t> &ids) const;
     std::unique_ptr<tokenizer_parts> parts_;
@@ -76,7 +76,7 @@ private:
 // character. All pieces together equal decode() of all ids.
 class text_stream {
 public:
-    text_stream(const tokenizer &of, const decode_options &options);  // borrowed
+    text_stream(const tokenizer &tokenizer, const decode_options &options);  // borrowed
     ~text_stream();
     text_stream(text_stream &&) noexcept;
     std::string push(int32_t id);

@@ -10,73 +10,76 @@ namespace moorage::core {
 
 namespace {
 
-bool word_before(std::string_view text, size_t at) {
-    if (at == 0) return false;
-    do --at;
-    while (at > 0 && (static_cast<uint8_t>(text[at]) & 0xc0) == 0x80);
-    return word_character(next_character(text, at));
+bool has_word_before(std::string_view text, size_t position) {
+    if (position == 0) return false;
+    do --position;
+    while (position > 0 && (static_cast<uint8_t>(text[position]) & 0xc0) == 0x80);
+    return is_word_character(next_character(text, position));
 }
 
-bool word_behind(std::string_view text, size_t at) {
-    return at < text.size() && word_character(next_character(text, at));
+bool has_word_after(std::string_view text, size_t position) {
+    return position < text.size() && is_word_character(next_character(text, position));
 }
 
 }  // namespace
 
-void added_finder::add(std::string_view text, const added_token &token) {
+void added_token_finder::add(std::string_view text, const added_token &token) {
     assert(!text.empty());
-    begins_[static_cast<uint8_t>(text[0])] = true;
-    uint32_t at = 0;
+    first_bytes_[static_cast<uint8_t>(text[0])] = true;
+    uint32_t node = 0;
     for (const char c : text) {
         const auto fresh = static_cast<uint32_t>(nodes_.size());
-        const auto [found, made] = nodes_[at].next.emplace(static_cast<uint8_t>(c), fresh);
-        at = found->second;
-        if (made) nodes_.emplace_back();
+        const auto [found, inserted] = nodes_[node].next.emplace(static_cast<uint8_t>(c), fresh);
+        node = found->second;
+        if (inserted) nodes_.emplace_back();
     }
-    if (nodes_[at].token >= 0) return;
-    nodes_[at].token = static_cast<int32_t>(tokens_.size());
+    if (nodes_[node].token >= 0) return;
+    nodes_[node].token = static_cast<int32_t>(tokens_.size());
     tokens_.push_back(token);
 }
 
-size_t added_finder::match(std::string_view text, size_t at, int32_t &token) const {
+size_t added_token_finder::match(std::string_view text, size_t begin, int32_t &token) const {
     size_t longest = 0;
     uint32_t node = 0;
-    for (size_t end = at; end < text.size();) {
+    for (size_t end = begin; end < text.size();) {
         const auto next = nodes_[node].next.find(static_cast<uint8_t>(text[end]));
         if (next == nodes_[node].next.end()) break;
         node = next->second;
         ++end;
         if (nodes_[node].token < 0) continue;
         token = nodes_[node].token;
-        longest = end - at;
+        longest = end - begin;
     }
     return longest;
 }
 
-std::vector<added_finder::part> added_finder::find(std::string_view text, bool special) const {
+std::vector<added_token_finder::part> added_token_finder::find(std::string_view text,
+                                                               bool parse_special) const {
     std::vector<part> parts;
-    size_t told = 0;  // the parts so far end here
-    for (size_t at = 0; at < text.size() && !tokens_.empty();) {
+    size_t covered_end = 0;  // the parts so far end here
+    for (size_t position = 0; position < text.size() && !tokens_.empty();) {
         int32_t index = -1;
-        const size_t bytes = begins_[static_cast<uint8_t>(text[at])] ? match(text, at, index) : 0;
+        const size_t bytes =
+            first_bytes_[static_cast<uint8_t>(text[position])] ? match(text, position, index) : 0;
         if (bytes == 0) {
-            ++at;
+            ++position;
             continue;
         }
-        size_t begin = at, end = at + bytes;
-        at = end;  // a text that does not count as a match is skipped, too
+        size_t begin = position, end = position + bytes;
+        position = end;  // a text that does not count as a match is skipped, too
         const added_token &token = tokens_[index];
-        if (token.special && !special) continue;
-        if (token.single_word && (word_before(text, begin) || word_behind(text, end))) continue;
+        if (token.special && !parse_special) continue;
+        if (token.single_word && (has_word_before(text, begin) || has_word_after(text, end)))
+            continue;
         // The token before may already have taken the space.
         if (token.strip_left)
-            begin = std::max(begin - trailing_space_bytes(text.substr(0, begin)), told);
+            begin = std::max(begin - trailing_space_bytes(text.substr(0, begin)), covered_end);
         if (token.strip_right) end += leading_space_bytes(text.substr(end));
-        if (told < begin) parts.push_back({told, begin, -1});
+        if (covered_end < begin) parts.push_back({covered_end, begin, -1});
         parts.push_back({begin, end, token.id});
-        told = end;
+        covered_end = end;
     }
-    if (told < text.size()) parts.push_back({told, text.size(), -1});
+    if (covered_end < text.size()) parts.push_back({covered_end, text.size(), -1});
     return parts;
 }
 

@@ -20,7 +20,7 @@ struct added_token {
 };
 
 // Finds added tokens: the leftmost first, and the longest at each place.
-class added_finder {
+class added_token_finder {
 public:
     // `text`: the token's spelling where it is searched for, not empty. If two tokens have the same
     // text, the first one stays.
@@ -31,20 +31,20 @@ public:
         size_t begin, end;
         int32_t id;
     };
-    // Without `special`, special tokens are treated as text.
-    std::vector<part> find(std::string_view text, bool special) const;
+    // Without `parse_special`, special tokens are treated as text.
+    std::vector<part> find(std::string_view text, bool parse_special) const;
 
 private:
     struct node {
         std::unordered_map<uint8_t, uint32_t> next;
         int32_t token = -1;  // index into tokens_
     };
-    // The number of bytes of the longest token at text[at]; 0: none.
-    size_t match(std::string_view text, size_t at, int32_t &token) const;
+    // The number of bytes of the longest token at text[begin]; 0: none.
+    size_t match(std::string_view text, size_t begin, int32_t &token) const;
 
     std::vector<added_token> tokens_;
     std::vector<node> nodes_{1};
-    bool begins_[256] = {};  // bytes that tokens begin with
+    bool first_bytes_[256] = {};  // bytes that tokens begin with
 };
 
 }  // namespace moorage::core

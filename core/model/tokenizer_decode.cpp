@@ -13,13 +13,13 @@ namespace moorage::core {
 
 struct growth {
     size_t pushed = 0;  // bytes since the chain began
-    size_t grown = 0;   // further bytes added by replacements
-    size_t left() const { return grown_bytes_max(pushed) - grown; }
+    size_t added = 0;   // further bytes added by replacements
+    size_t bytes_left() const { return grown_bytes_max(pushed) - added; }
 };
 
 struct decode_chain::shared_state {
     std::string text;  // written by the last stage
-    growth of;
+    growth text_growth;
 };
 
 // A stage receives each token as text in pieces of whole characters, then the token's end. It
@@ -35,7 +35,7 @@ public:
     decode_stage *next = nullptr;
 
 protected:
-    void hand_on(std::string_view token) {
+    void pass_token(std::string_view token) {
         next->text(token);
         next->token_end();
     }
@@ -44,19 +44,19 @@ protected:
 namespace {
 
 // The end of the chain.
-class collect final : public decode_stage {
+class text_collector final : public decode_stage {
 public:
-    collect(std::string &to, bool spaces) : to_(to), spaces_(spaces) {}
+    text_collector(std::string &output, bool spaces) : output_(output), spaces_(spaces) {}
     void text(std::string_view piece) override {
-        if (spaces_ && !first_ && !begun_) to_ += ' ';
+        if (spaces_ && !first_ && !begun_) output_ += ' ';
         begun_ = true;
-        to_ += piece;
+        output_ += piece;
     }
     void token_end() override { first_ = begun_ = false; }
     void finish() override {}
 
 private:
-    std::string &to_;
+    std::string &output_;
     bool spaces_, first_ = true, begun_ = false;
 };
 
@@ -66,25 +66,26 @@ class byte_level final : public decode_stage {
 public:
     void text(std::string_view piece) override { token_ += piece; }
     void token_end() override {
-        const size_t before = bytes_.size();
-        for (size_t at = 0; at < token_.size();) {
-            const int byte = byte_of_character(next_character(token_, at));
+        const size_t previous_bytes = bytes_.size();
+        for (size_t position = 0; position < token_.size();) {
+            const int byte = byte_of_character(next_character(token_, position));
             if (byte < 0) {
-                bytes_.resize(before);
+                bytes_.resize(previous_bytes);
                 bytes_ += token_;
                 break;
             }
             bytes_ += static_cast<char>(byte);
         }
         token_.clear();
-        size_t whole = 0;  // bytes before an incomplete character
-        while (whole < bytes_.size()) {
-            const int bytes = character_bytes(std::string_view(bytes_).substr(whole));
+        size_t whole_bytes = 0;  // bytes before an incomplete character
+        while (whole_bytes < bytes_.size()) {
+            const int bytes = character_bytes(std::string_view(bytes_).substr(whole_bytes));
             if (bytes == 0) break;
-            whole += bytes > 0 ? bytes : -bytes;
+            whole_bytes += bytes > 0 ? bytes : -bytes;
         }
-        if (whole > 0) next->text(to_valid_utf8(std::string_view(bytes_).substr(0, whole)));
-        bytes_.erase(0, whole);
+        if (whole_bytes > 0)
+            next->text(to_valid_utf8(std::string_view(bytes_).substr(0, whole_bytes)));
+        bytes_.erase(0, whole_bytes);
     }
     void finish() override {
         if (!bytes_.empty()) next->text(replacement_character);
@@ -102,15 +103,15 @@ public:
     explicit metaspace(const decoder_step &step)
         : character_(step.character), drop_(step.prepended) {}
     void text(std::string_view piece) override {
-        std::string out;
-        for (size_t at = 0; at < piece.size();) {
-            const char32_t character = next_character(piece, at);
+        std::string output;
+        for (size_t position = 0; position < piece.size();) {
+            const char32_t character = next_character(piece, position);
             if (character != character_)
-                append_character(out, character);
+                append_character(output, character);
             else if (!drop_)
-                out += ' ';
+                output += ' ';
         }
-        next->text(out);
+        next->text(output);
     }
     void token_end() override {
         drop_ = false;
@@ -135,7 +136,7 @@ public:
         passing_ = true;
     }
     void token_end() override {
-        const std::optional<uint8_t> byte = passing_ ? std::nullopt : byte_of(token_);
+        const std::optional<uint8_t> byte = passing_ ? std::nullopt : parse_byte(token_);
         if (byte) {
             run_ += static_cast<char>(*byte);
         } else {
@@ -154,7 +155,7 @@ public:
     }
 
 private:
-    static std::optional<uint8_t> byte_of(std::string_view token) {
+    static std::optional<uint8_t> parse_byte(std::string_view token) {
         if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
         int value = 0;
         for (const char c : token.substr(3, 2)) {
@@ -165,10 +166,10 @@ private:
     }
     void end_run() {
         if (run_.empty()) return;
-        if (valid_utf8(run_))
-            hand_on(run_);
+        if (is_valid_utf8(run_))
+            pass_token(run_);
         else
-            for (size_t i = 0; i < run_.size(); ++i) hand_on(replacement_character);
+            for (size_t i = 0; i < run_.size(); ++i) pass_token(replacement_character);
         run_.clear();
     }
 
@@ -189,35 +190,35 @@ public:
 
 class replace final : public decode_stage {
 public:
-    replace(const decoder_step &step, growth &grows)
-        : where_(step.where), content_(step.content), growth_(grows) {
-        const std::string &literal = where_->literal_text();
+    replace(const decoder_step &step, growth &total_growth)
+        : match_pattern_(step.match_pattern), content_(step.content), growth_(total_growth) {
+        const std::string &literal = match_pattern_->literal_text();
         one_character_ =
             !literal.empty() && character_bytes(literal) == static_cast<int>(literal.size());
     }
     void text(std::string_view piece) override {
         if (one_character_)
-            next->text(replaced(piece));
+            next->text(replace_matches(piece));
         else
             token_ += piece;  // it may contain the beginning of a longer match
     }
     void token_end() override {
-        if (!one_character_) next->text(replaced(token_));
+        if (!one_character_) next->text(replace_matches(token_));
         token_.clear();
         next->token_end();
     }
 
 private:
     // If a pattern gives up, the text stays unchanged: decoding has no errors.
-    std::string replaced(std::string_view text) {
+    std::string replace_matches(std::string_view text) {
         result<std::string> done =
-            replace_all(text, *where_, content_, text.size() + growth_.left());
+            replace_all(text, *match_pattern_, content_, text.size() + growth_.bytes_left());
         if (!done) return std::string(text);
-        growth_.grown += std::max(done->size(), text.size()) - text.size();
+        growth_.added += std::max(done->size(), text.size()) - text.size();
         return std::move(done).value();
     }
 
-    std::shared_ptr<const pattern> where_;
+    std::shared_ptr<const pattern> match_pattern_;
     std::string content_, token_;
     growth &growth_;
     bool one_character_;
@@ -228,43 +229,46 @@ private:
 class strip final : public decode_stage {
 public:
     explicit strip(const decoder_step &step)
-        : character_(step.character), start_(step.start), stop_(step.stop), left_(step.start) {}
+        : character_(step.character),
+          start_(step.start),
+          stop_(step.stop),
+          removable_(step.start) {}
     void text(std::string_view piece) override {
-        std::string out;
-        for (size_t at = 0; at < piece.size();) {
-            const char32_t character = next_character(piece, at);
+        std::string output;
+        for (size_t position = 0; position < piece.size();) {
+            const char32_t character = next_character(piece, position);
             if (character != character_) {
-                left_ = 0;
-                for (; held_ > 0; --held_) append_character(out, character_);
-                append_character(out, character);
-            } else if (left_ > 0) {
-                --left_;
+                removable_ = 0;
+                for (; held_back_ > 0; --held_back_) append_character(output, character_);
+                append_character(output, character);
+            } else if (removable_ > 0) {
+                --removable_;
             } else {
-                left_ = 0;
-                if (held_ < stop_)
-                    ++held_;
+                removable_ = 0;
+                if (held_back_ < stop_)
+                    ++held_back_;
                 else
-                    append_character(out, character);
+                    append_character(output, character);
             }
         }
-        next->text(out);
+        next->text(output);
     }
     void token_end() override {
-        left_ = start_;
-        held_ = 0;
+        removable_ = start_;
+        held_back_ = 0;
         next->token_end();
     }
 
 private:
     char32_t character_;
     uint32_t start_, stop_;
-    uint32_t left_;      // still to be removed from the beginning
-    uint32_t held_ = 0;  // at the end so far; dropped if the token ends here
+    uint32_t removable_;      // still to be removed from the beginning
+    uint32_t held_back_ = 0;  // at the end so far; dropped if the token ends here
 };
 
-std::unique_ptr<decode_stage> stage_of(const decoder_step &step, growth &grows) {
+std::unique_ptr<decode_stage> make_stage(const decoder_step &step, growth &total_growth) {
     using kind = decoder_step::kind;
-    switch (step.what) {
+    switch (step.operation) {
         case kind::byte_level:
             return std::make_unique<byte_level>();
         case kind::metaspace:
@@ -274,7 +278,7 @@ std::unique_ptr<decode_stage> stage_of(const decoder_step &step, growth &grows) 
         case kind::fuse:
             return std::make_unique<fuse>();
         case kind::replace:
-            return std::make_unique<replace>(step, grows);
+            return std::make_unique<replace>(step, total_growth);
         case kind::strip:
             return std::make_unique<strip>(step);
     }
@@ -285,8 +289,9 @@ std::unique_ptr<decode_stage> stage_of(const decoder_step &step, growth &grows) 
 
 decode_chain::decode_chain(std::span<const decoder_step> steps)
     : shared_(std::make_unique<shared_state>()) {
-    for (const decoder_step &step : steps) stages_.push_back(stage_of(step, shared_->of));
-    stages_.push_back(std::make_unique<collect>(shared_->text, steps.empty()));
+    for (const decoder_step &step : steps)
+        stages_.push_back(make_stage(step, shared_->text_growth));
+    stages_.push_back(std::make_unique<text_collector>(shared_->text, steps.empty()));
     for (size_t i = 0; i + 1 < stages_.size(); ++i) stages_[i]->next = stages_[i + 1].get();
 }
 
@@ -294,7 +299,7 @@ decode_chain::~decode_chain() = default;
 decode_chain::decode_chain(decode_chain &&) noexcept = default;
 
 std::string decode_chain::push(std::string_view token) {
-    shared_->of.pushed += token.size();
+    shared_->text_growth.pushed += token.size();
     stages_[0]->text(token);
     stages_[0]->token_end();
     return std::exchange(shared_->text, {});

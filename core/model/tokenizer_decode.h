@@ -21,12 +21,12 @@ namespace moorage::core {
 
 struct decoder_step {
     enum class kind : uint8_t { byte_level, metaspace, byte_fallback, fuse, replace, strip };
-    kind what = kind::fuse;
-    char32_t character = 0;                // metaspace, strip
-    bool prepended = true;                 // metaspace: removes replacements in the first token
-    uint32_t start = 0, stop = 0;          // strip: maximum numbers of characters
-    std::shared_ptr<const pattern> where;  // replace; shared with the chains in use
-    std::string content;                   // replace
+    kind operation = kind::fuse;
+    char32_t character = 0;        // metaspace, strip
+    bool prepended = true;         // metaspace: removes replacements in the first token
+    uint32_t start = 0, stop = 0;  // strip: maximum numbers of characters
+    std::shared_ptr<const pattern> match_pattern;  // replace; shared with the chains in use
+    std::string content;                           // replace
 };
 
 class decode_stage;

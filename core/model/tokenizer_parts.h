@@ -21,9 +21,9 @@ namespace moorage::core {
 // Members are in the order in which a text passes through them.
 struct tokenizer_parts {
     std::string name = {};  // of the file, for messages
-    added_finder added_raw = {};
+    added_token_finder added_raw = {};
     std::vector<normalizer_step> normalizers = {};
-    added_finder added_normalized = {};
+    added_token_finder added_normalized = {};
     std::vector<word_step> word_steps = {};
     bpe model;
     std::optional<unigram> pieces = {};  // cuts texts instead of `model`, which has the words

@@ -42,10 +42,11 @@ result<code_pointer> compile(const std::string &text) {
     if (!context) return error{"no memory for a pattern"};
     pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
     int code = 0;
-    PCRE2_SIZE at = 0;
-    code_pointer made(pcre2_compile(units(text), text.size(), options, &code, &at, context.get()));
-    if (!made) return error{message_of(code)};
-    return made;
+    PCRE2_SIZE error_offset = 0;
+    code_pointer compiled(
+        pcre2_compile(units(text), text.size(), options, &code, &error_offset, context.get()));
+    if (!compiled) return error{message_of(code)};
+    return compiled;
 }
 
 bool compiles(const std::string &piece) { return compile(piece).ok(); }
@@ -70,9 +71,9 @@ pattern &pattern::operator=(pattern &&) noexcept = default;
 
 result<pattern> pattern::literal(std::string text) {
     if (text.empty()) return regex("");
-    pattern made;
-    made.literal_ = std::move(text);
-    return made;
+    pattern created;
+    created.literal_ = std::move(text);
+    return created;
 }
 
 result<pattern> pattern::regex(const std::string &text) {
@@ -87,52 +88,54 @@ result<pattern> pattern::regex(const std::string &text) {
     // If compilation fails (too large a pattern, a machine that forbids it), matching is only
     // slower.
     pcre2_jit_compile(code->get(), PCRE2_JIT_COMPLETE);
-    pattern made;
-    made.source_ = text;
-    made.compiled_ = std::make_unique<compiled>(compiled{std::move(code).value()});
-    return made;
+    pattern created;
+    created.source_ = text;
+    created.compiled_ = std::make_unique<compiled>(compiled{std::move(code).value()});
+    return created;
 }
 
-status pattern::find_all(std::string_view text, std::vector<text_range> &out) const {
+status pattern::find_all(std::string_view text, std::vector<text_range> &matches) const {
     if (!compiled_) {
-        for (size_t at = 0; (at = text.find(literal_, at)) != text.npos; at += literal_.size())
-            out.push_back({at, at + literal_.size()});
+        for (size_t position = 0; (position = text.find(literal_, position)) != text.npos;
+             position += literal_.size())
+            matches.push_back({position, position + literal_.size()});
         return success();
     }
     const pcre2_code *code = compiled_->code.get();
     const std::unique_ptr<pcre2_match_context, context_deleter> context(
         pcre2_match_context_create(nullptr));
-    const std::unique_ptr<pcre2_match_data, context_deleter> found(
+    const std::unique_ptr<pcre2_match_data, context_deleter> match_data(
         pcre2_match_data_create_from_pattern(code, nullptr));
-    if (!context || !found) return error{format("pattern \"{}\": no memory to match", source_)};
+    if (!context || !match_data)
+        return error{format("pattern \"{}\": no memory to match", source_)};
     pcre2_set_match_limit(context.get(), steps_max(text.size()));
     pcre2_set_depth_limit(context.get(), steps_max(text.size()));
     pcre2_set_heap_limit(context.get(), heap_kilobytes_max);
-    const PCRE2_SIZE *range = pcre2_get_ovector_pointer(found.get());
+    const PCRE2_SIZE *range = pcre2_get_ovector_pointer(match_data.get());
     size_t last_end = SIZE_MAX;
-    for (size_t at = 0; at <= text.size();) {
-        const auto match = [&](uint32_t more) {
-            return pcre2_match(code, units(text), text.size(), at, PCRE2_NO_UTF_CHECK | more,
-                               found.get(), context.get());
+    for (size_t position = 0; position <= text.size();) {
+        const auto match = [&](uint32_t extra_options) {
+            return pcre2_match(code, units(text), text.size(), position,
+                               PCRE2_NO_UTF_CHECK | extra_options, match_data.get(), context.get());
         };
-        int code_of = match(0);
+        int match_code = match(0);
         // The compiled code has its own small stack. The slower way uses memory instead.
-        if (code_of == PCRE2_ERROR_JIT_STACKLIMIT) code_of = match(PCRE2_NO_JIT);
-        if (code_of == PCRE2_ERROR_NOMATCH) break;
-        if (code_of < 0)
+        if (match_code == PCRE2_ERROR_JIT_STACKLIMIT) match_code = match(PCRE2_NO_JIT);
+        if (match_code == PCRE2_ERROR_NOMATCH) break;
+        if (match_code < 0)
             return error{format("pattern \"{}\": gave up in a text of {} bytes at byte {}: {}",
-                                source_, text.size(), at, message_of(code_of))};
+                                source_, text.size(), position, message_of(match_code))};
         const text_range match_range{range[0], range[1]};
-        if (match_range.begin < at || match_range.end < match_range.begin)
+        if (match_range.begin < position || match_range.end < match_range.begin)
             return error{format("pattern \"{}\" matches backwards", source_)};
-        at = match_range.end;
+        position = match_range.end;
         if (match_range.begin == match_range.end && match_range.end == last_end) {
-            if (at == text.size()) break;
-            next_character(text, at);
+            if (position == text.size()) break;
+            next_character(text, position);
             continue;
         }
-        last_end = at;
-        out.push_back(match_range);
+        last_end = position;
+        matches.push_back(match_range);
     }
     return success();
 }

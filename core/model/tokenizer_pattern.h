@@ -31,9 +31,9 @@ public:
     pattern(pattern &&) noexcept;
     pattern &operator=(pattern &&) noexcept;
 
-    // Appends all matches to `out`, from left to right without overlap. An empty match directly
+    // Appends all matches to `matches`, from left to right without overlap. An empty match directly
     // behind another match does not count. Requires: valid UTF-8. Thread-safe.
-    status find_all(std::string_view text, std::vector<text_range> &out) const;
+    status find_all(std::string_view text, std::vector<text_range> &matches) const;
     // Not empty: the pattern matches exactly this text.
     const std::string &literal_text() const { return literal_; }
 

@@ -24,8 +24,8 @@ component_reader::component_reader(const tokenizer_json &node, std::string place
     if (!node.is_object()) refuse(format("{} where an object is needed", node.type_name()));
 }
 
-void component_reader::refuse(const std::string &what) const {
-    if (!problem_) problem_ = error{format("{}: {}", place_, what)};
+void component_reader::refuse(const std::string &problem) const {
+    if (!problem_) problem_ = error{format("{}: {}", place_, problem)};
 }
 
 const tokenizer_json *component_reader::find(const char *key) const {
@@ -63,9 +63,9 @@ std::string component_reader::text(const char *key, const char *fallback) const 
 char32_t component_reader::character(const char *key) const {
     const std::string held = text(key);
     if (failed()) return 0;
-    size_t at = 0;
-    const char32_t first = held.empty() ? 0 : next_character(held, at);
-    if (held.empty() || at != held.size())
+    size_t position = 0;
+    const char32_t first = held.empty() ? 0 : next_character(held, position);
+    if (held.empty() || position != held.size())
         refuse(format("{} has to be one character, not \"{}\"", key, held));
     return first;
 }

@@ -1,7 +1,7 @@
 // tokenizer_reader.h - typed access to a tokenizer.json that keeps the first problem and its place.
 //
-//   component_reader in(root, "pre_tokenizer", problem);
-//   const bool invert = in.flag("invert", false);
+//   component_reader reader(root, "pre_tokenizer", problem);
+//   const bool invert = reader.flag("invert", false);
 //   if (problem) return *problem;
 #pragma once
 
@@ -25,7 +25,7 @@ public:
     // Everything but the place is borrowed.
     component_reader(const tokenizer_json &node, std::string place, std::optional<error> &problem);
 
-    void refuse(const std::string &what) const;  // "PLACE: what"
+    void refuse(const std::string &problem) const;  // "PLACE: problem"
     const std::string &place() const { return place_; }
     bool failed() const { return problem_.has_value(); }
 

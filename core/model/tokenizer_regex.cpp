@@ -21,12 +21,12 @@ struct character_set {
     std::string inside;
     bool negated = false;
 
-    bool one_property() const {
+    bool is_one_property() const {
         return inside.starts_with("\\p{") && inside.find('}') + 1 == inside.size();
     }
     std::string complement_of_property() const { return "\\P" + inside.substr(2); }
     std::string expression() const {
-        if (one_property()) return negated ? complement_of_property() : inside;
+        if (is_one_property()) return negated ? complement_of_property() : inside;
         return (negated ? "[^" : "[") + inside + "]";
     }
 };
@@ -104,50 +104,53 @@ class translator {
 public:
     translator(std::string_view pattern, bool (*compiles)(const std::string &))
         : pattern_(pattern), compiles_(compiles) {}
-    result<std::string> run();
+    result<std::string> translate();
 
 private:
-    bool at_end() const { return at_ >= pattern_.size(); }
-    bool next_is(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
-    bool take(std::string_view text) {
-        if (!next_is(text)) return false;
-        at_ += text.size();
+    bool is_at_end() const { return position_ >= pattern_.size(); }
+    bool is_next(std::string_view text) const {
+        return pattern_.substr(position_).starts_with(text);
+    }
+    bool consume(std::string_view text) {
+        if (!is_next(text)) return false;
+        position_ += text.size();
         return true;
     }
-    void refuse(std::string what) {
-        if (!problem_) problem_ = error{format("{} at byte {}", what, at_)};
+    void refuse(std::string problem) {
+        if (!problem_) problem_ = error{format("{} at byte {}", problem, position_)};
     }
-    void atom(std::string text) {
-        atom_begin_ = out_.size();
-        out_ += text;
+    void append_atom(std::string text) {
+        atom_begin_ = translated_.size();
+        translated_ += text;
     }
     static std::string literal(char32_t c) {
         return format("\\x{{{:x}}}", static_cast<uint32_t>(c));
     }
 
-    void step();
-    void group();
-    void group_flags();
-    void escape();
-    bool quantifier();
-    void interval(std::string_view bounds, bool comma);
-    std::string character_class(int depth);
-    void class_set(const character_set &set, std::string &inside, std::vector<std::string> &others);
-    void class_item(std::string &inside, std::vector<std::string> &others, int depth);
-    std::optional<char32_t> class_character();
-    std::optional<character_set> set_escape();
-    std::optional<char32_t> character_escape();
-    std::optional<char32_t> hexadecimal_digits(size_t count);
-    character_set property(bool negated);
-    character_set named(std::string name, bool negated);
+    void translate_next();
+    void translate_group();
+    void translate_group_flags();
+    void translate_escape();
+    bool translate_quantifier();
+    void translate_interval(std::string_view bounds, bool comma);
+    std::string translate_class(int depth);
+    void add_class_set(const character_set &set, std::string &inside,
+                       std::vector<std::string> &others);
+    void read_class_item(std::string &inside, std::vector<std::string> &others, int depth);
+    std::optional<char32_t> read_class_character();
+    std::optional<character_set> read_set_escape();
+    std::optional<char32_t> read_character_escape();
+    std::optional<char32_t> read_hexadecimal(size_t count);
+    character_set read_property(bool negated);
+    character_set find_named_set(std::string name, bool negated);
 
     std::string_view pattern_;
     bool (*compiles_)(const std::string &);
-    size_t at_ = 0;
-    std::string out_;
-    size_t atom_begin_ = 0;  // in out_: the beginning of what a quantifier would repeat
-    // Open groups, the whole pattern first: the place in out_, and how many PCRE2 groups were
-    // opened for a (?i) up to the group's end.
+    size_t position_ = 0;
+    std::string translated_;
+    size_t atom_begin_ = 0;  // in translated_: the beginning of what a quantifier would repeat
+    // Open groups, the whole pattern first: the place in translated_, and how many PCRE2
+    // groups were opened for a (?i) up to the group's end.
     struct open_group {
         size_t begin;
         int flags;
@@ -156,73 +159,73 @@ private:
     std::optional<error> problem_;
 };
 
-result<std::string> translator::run() {
-    while (!at_end() && !problem_) step();
+result<std::string> translator::translate() {
+    while (!is_at_end() && !problem_) translate_next();
     if (!problem_ && groups_.size() > 1) refuse("a group without its end");
     if (problem_) return *problem_;
-    out_.append(groups_[0].flags, ')');
-    return out_;
+    translated_.append(groups_[0].flags, ')');
+    return translated_;
 }
 
-void translator::step() {
-    const char c = pattern_[at_];
-    if (c == '\\') return escape();
+void translator::translate_next() {
+    const char c = pattern_[position_];
+    if (c == '\\') return translate_escape();
     if (c == '[') {
-        ++at_;
-        return atom(character_class(0));
+        ++position_;
+        return append_atom(translate_class(0));
     }
-    if (c == '(') return group();
+    if (c == '(') return translate_group();
     if (c == ')') {
-        ++at_;
+        ++position_;
         if (groups_.size() == 1) return refuse("a group's end without its begin");
-        out_.append(groups_.back().flags + 1, ')');
+        translated_.append(groups_.back().flags + 1, ')');
         atom_begin_ = groups_.back().begin;
         groups_.pop_back();
         return;
     }
-    if (quantifier()) return;
-    const size_t from = at_;
-    next_character(pattern_, at_);
+    if (translate_quantifier()) return;
+    const size_t begin = position_;
+    next_character(pattern_, position_);
     // A brace that does not open an interval is an ordinary character.
-    atom(c == '{' ? "\\{" : std::string(pattern_.substr(from, at_ - from)));
+    append_atom(c == '{' ? "\\{" : std::string(pattern_.substr(begin, position_ - begin)));
 }
 
-void translator::group() {
+void translator::translate_group() {
     if (groups_.size() > depth_max) return refuse(format("groups deeper than {}", depth_max));
-    if (next_is("(*")) return refuse("(*...)");
-    groups_.push_back({out_.size(), 0});
+    if (is_next("(*")) return refuse("(*...)");
+    groups_.push_back({translated_.size(), 0});
     for (const char *known : {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!"})
-        if (take(known)) {
-            out_ += known;
+        if (consume(known)) {
+            translated_ += known;
             return;
         }
-    if (!take("(?")) {
-        ++at_;
-        out_ += "(";
+    if (!consume("(?")) {
+        ++position_;
+        translated_ += "(";
         return;
     }
-    if (take("#")) {  // a comment
+    if (consume("#")) {  // a comment
         groups_.pop_back();
-        const size_t end = pattern_.find(')', at_);
+        const size_t end = pattern_.find(')', position_);
         if (end == pattern_.npos) return refuse("a comment without its end");
-        at_ = end + 1;
+        position_ = end + 1;
         return;
     }
-    if (next_is("<")) {
-        const size_t end = pattern_.find('>', at_);
+    if (is_next("<")) {
+        const size_t end = pattern_.find('>', position_);
         if (end == pattern_.npos) return refuse("a group's name without its end");
-        out_ += "(?" + std::string(pattern_.substr(at_, end + 1 - at_));
-        at_ = end + 1;
+        translated_ += "(?" + std::string(pattern_.substr(position_, end + 1 - position_));
+        position_ = end + 1;
         return;
     }
-    group_flags();
+    translate_group_flags();
 }
 
 // Reads (?i), (?i:...), (?m-i:...). PCRE2 writes m as s.
-void translator::group_flags() {
+void translator::translate_group_flags() {
     std::string flags = "(?";
-    for (; !at_end(); ++at_) {
-        const char c = pattern_[at_];
+    for (; !is_at_end(); ++position_) {
+        const char c = pattern_[position_];
         if (c == 'i' || c == '-')
             flags += c;
         else if (c == 'm')
@@ -230,36 +233,36 @@ void translator::group_flags() {
         else
             break;
     }
-    if (take(")")) {
+    if (consume(")")) {
         // a(?i)b|c means a(?i:b|c), not (?:a(?i)b|(?i)c) as in PCRE2.
         groups_.pop_back();
         ++groups_.back().flags;
-        out_ += flags + ":";
+        translated_ += flags + ":";
         return;
     }
-    if (!take(":")) return refuse("an unknown kind of group");
-    out_ += flags + ":";
+    if (!consume(":")) return refuse("an unknown kind of group");
+    translated_ += flags + ":";
 }
 
 // Reads *, +, ?, {n,m} and their suffixes. False: there is none here.
-bool translator::quantifier() {
-    const char c = pattern_[at_];
+bool translator::translate_quantifier() {
+    const char c = pattern_[position_];
     if (c == '*' || c == '+' || c == '?') {
-        out_ += c;
-        ++at_;
+        translated_ += c;
+        ++position_;
         for (const char *mode : {"?", "+"})  // lazy, possessive
-            if (take(mode)) {
-                out_ += mode;
+            if (consume(mode)) {
+                translated_ += mode;
                 break;
             }
         return true;
     }
     if (c != '{') return false;
-    size_t end = at_ + 1;
+    size_t end = position_ + 1;
     const auto digits = [&] {
-        const size_t from = end;
+        const size_t begin = end;
         while (end < pattern_.size() && is_digit(pattern_[end])) ++end;
-        return pattern_.substr(from, end - from);
+        return pattern_.substr(begin, end - begin);
     };
     const std::string_view low = digits();
     std::string_view high = low;
@@ -268,53 +271,54 @@ bool translator::quantifier() {
         high = digits();
         if (low.empty() && high.empty()) return false;
     }
-    const bool comma = pattern_.substr(at_, end - at_).find(',') != pattern_.npos;
+    const bool comma = pattern_.substr(position_, end - position_).find(',') != pattern_.npos;
     if (end >= pattern_.size() || pattern_[end] != '}' || (low.empty() && !comma)) return false;
-    at_ = end + 1;
-    interval(comma ? format("{},{}", low.empty() ? "0" : low, high) : std::string(low), comma);
+    position_ = end + 1;
+    translate_interval(comma ? format("{},{}", low.empty() ? "0" : low, high) : std::string(low),
+                       comma);
     return true;
 }
 
 // `comma`: not {n}, where a following ? means "or not at all" instead of lazy.
-void translator::interval(std::string_view bounds, bool comma) {
-    out_ += format("{{{}}}", bounds);
-    if (comma && take("?")) {
-        out_ += '?';
+void translator::translate_interval(std::string_view bounds, bool comma) {
+    translated_ += format("{{{}}}", bounds);
+    if (comma && consume("?")) {
+        translated_ += '?';
         return;
     }
     // A quantifier after an interval repeats the whole repetition.
-    if (next_is("+") || next_is("?") || next_is("*")) {
-        out_.insert(atom_begin_, "(?:");
-        out_ += ')';
-        quantifier();
+    if (is_next("+") || is_next("?") || is_next("*")) {
+        translated_.insert(atom_begin_, "(?:");
+        translated_ += ')';
+        translate_quantifier();
     }
 }
 
-void translator::escape() {
-    const size_t from = at_;
-    if (const auto set = set_escape()) return atom(set->expression());
+void translator::translate_escape() {
+    const size_t begin = position_;
+    if (const auto set = read_set_escape()) return append_atom(set->expression());
     if (problem_) return;
-    if (const auto character = character_escape()) return atom(literal(*character));
+    if (const auto character = read_character_escape()) return append_atom(literal(*character));
     if (problem_) return;
-    at_ = from + 1;
-    if (at_end()) return refuse("a backslash at the end");
-    const char c = pattern_[at_++];
+    position_ = begin + 1;
+    if (is_at_end()) return refuse("a backslash at the end");
+    const char c = pattern_[position_++];
     if (c == 'b' || c == 'B') {
-        const std::string in = format("[{}]", words);
+        const std::string word_class = format("[{}]", words);
         const char *form = c == 'b' ? "(?:(?<={0})(?!{0})|(?<!{0})(?={0}))"
                                     : "(?:(?<={0})(?={0})|(?<!{0})(?!{0}))";
-        return atom(format(fmt::runtime(form), in));
+        return append_atom(format(fmt::runtime(form), word_class));
     }
     if (std::string_view("AzZGKXR").find(c) != std::string_view::npos || (c >= '1' && c <= '9'))
-        return atom(std::string("\\") + c);
-    at_ = from;
+        return append_atom(std::string("\\") + c);
+    position_ = begin;
     refuse(format("\\{}", c));
 }
 
 // Reads \s \w \d \h \p{} and their complements.
-std::optional<character_set> translator::set_escape() {
-    if (!next_is("\\") || at_ + 1 >= pattern_.size()) return std::nullopt;
-    const char c = pattern_[at_ + 1];
+std::optional<character_set> translator::read_set_escape() {
+    if (!is_next("\\") || position_ + 1 >= pattern_.size()) return std::nullopt;
+    const char c = pattern_[position_ + 1];
     const bool negated = c >= 'A' && c <= 'Z';
     const char *inside = nullptr;
     switch (c) {
@@ -336,57 +340,58 @@ std::optional<character_set> translator::set_escape() {
             break;
         case 'p':
         case 'P':
-            at_ += 2;
-            return property(negated);
+            position_ += 2;
+            return read_property(negated);
         default:
             return std::nullopt;
     }
-    at_ += 2;
+    position_ += 2;
     return character_set{inside, negated};
 }
 
 // Reads an escape of one character. None: another escape, or a problem.
-std::optional<char32_t> translator::character_escape() {
-    if (!next_is("\\") || at_ + 1 >= pattern_.size()) return std::nullopt;
-    const char c = pattern_[at_ + 1];
+std::optional<char32_t> translator::read_character_escape() {
+    if (!is_next("\\") || position_ + 1 >= pattern_.size()) return std::nullopt;
+    const char c = pattern_[position_ + 1];
     constexpr std::string_view letters = "tnrfvae";
     constexpr char values[] = "\t\n\r\f\v\a\x1b";
     if (const size_t found = letters.find(c); found != letters.npos) {
-        at_ += 2;
+        position_ += 2;
         return values[found];
     }
     if (c == '0') {
-        at_ += 2;
+        position_ += 2;
         char32_t value = 0;
-        for (int i = 0; i < 2 && !at_end() && pattern_[at_] >= '0' && pattern_[at_] < '8'; ++i)
-            value = value * 8 + (pattern_[at_++] - '0');
+        for (int i = 0;
+             i < 2 && !is_at_end() && pattern_[position_] >= '0' && pattern_[position_] < '8'; ++i)
+            value = value * 8 + (pattern_[position_++] - '0');
         return value;
     }
     if (c == 'u') {
-        at_ += 2;
-        return hexadecimal_digits(4);
+        position_ += 2;
+        return read_hexadecimal(4);
     }
     if (c == 'x') {
-        at_ += 2;
-        if (!take("{")) return hexadecimal_digits(2);
-        const size_t end = pattern_.find('}', at_);
-        if (end == pattern_.npos || end == at_ || end - at_ > 8) {
+        position_ += 2;
+        if (!consume("{")) return read_hexadecimal(2);
+        const size_t end = pattern_.find('}', position_);
+        if (end == pattern_.npos || end == position_ || end - position_ > 8) {
             refuse("\\x{...}");
             return std::nullopt;
         }
-        const auto value = hexadecimal_digits(end - at_);
-        ++at_;
+        const auto value = read_hexadecimal(end - position_);
+        ++position_;
         return value;
     }
     if (is_letter(c) || is_digit(c)) return std::nullopt;
-    ++at_;
-    return next_character(pattern_, at_);
+    ++position_;
+    return next_character(pattern_, position_);
 }
 
-std::optional<char32_t> translator::hexadecimal_digits(size_t count) {
+std::optional<char32_t> translator::read_hexadecimal(size_t count) {
     uint64_t value = 0;
-    for (size_t i = 0; i < count; ++i, ++at_) {
-        const char c = at_end() ? ' ' : pattern_[at_];
+    for (size_t i = 0; i < count; ++i, ++position_) {
+        const char c = is_at_end() ? ' ' : pattern_[position_];
         if (!std::isxdigit(static_cast<unsigned char>(c))) {
             refuse(format("a hexadecimal number of {} digits", count));
             return std::nullopt;
@@ -401,23 +406,23 @@ std::optional<char32_t> translator::hexadecimal_digits(size_t count) {
 }
 
 // Reads what follows \p or \P.
-character_set translator::property(bool negated) {
-    if (!take("{")) {
+character_set translator::read_property(bool negated) {
+    if (!consume("{")) {
         refuse("\\p without {");
         return {};
     }
-    if (take("^")) negated = !negated;
-    const size_t end = pattern_.find('}', at_);
+    if (consume("^")) negated = !negated;
+    const size_t end = pattern_.find('}', position_);
     if (end == pattern_.npos) {
         refuse("\\p{ without }");
         return {};
     }
-    std::string name(pattern_.substr(at_, end - at_));
-    at_ = end + 1;
-    return named(std::move(name), negated);
+    std::string name(pattern_.substr(position_, end - position_));
+    position_ = end + 1;
+    return find_named_set(std::move(name), negated);
 }
 
-character_set translator::named(std::string name, bool negated) {
+character_set translator::find_named_set(std::string name, bool negated) {
     std::string compared;
     for (const char c : name) {
         if (is_letter(c) || is_digit(c))
@@ -433,20 +438,20 @@ character_set translator::named(std::string name, bool negated) {
     }
     if (!compared.empty() && compared.find('?') == compared.npos)
         for (const char *form : {"\\p{{sc:{}}}", "\\p{{{}}}"}) {
-            std::string item = format(fmt::runtime(form), compared);
-            if (compiles_(item)) return {std::move(item), negated};
+            std::string candidate = format(fmt::runtime(form), compared);
+            if (compiles_(candidate)) return {std::move(candidate), negated};
         }
     refuse(format("the unknown property {}", name));
     return {};
 }
 
 // Starts after the opening bracket. Returns a PCRE2 expression for one character.
-std::string translator::character_class(int depth) {
+std::string translator::translate_class(int depth) {
     if (depth == depth_max) {
         refuse(format("classes deeper than {}", depth_max));
         return "";
     }
-    const bool negated = take("^");
+    const bool negated = consume("^");
     std::vector<std::string> sides;  // operands of &&
     std::string inside;              // the content of a single PCRE2 class
     std::vector<std::string> others;
@@ -458,75 +463,76 @@ std::string translator::character_class(int depth) {
         sides.push_back(others.size() == 1 ? side : "(?:" + side + ")");
     };
     // A bracket directly at the beginning is an ordinary character.
-    if (take("]")) inside = "\\]";
+    if (consume("]")) inside = "\\]";
     for (;;) {
-        if (at_end()) refuse("a class without its end");
+        if (is_at_end()) refuse("a class without its end");
         if (problem_) return "";
-        if (take("]")) break;
-        if (take("&&")) {
+        if (consume("]")) break;
+        if (consume("&&")) {
             finish_side();
             inside.clear();
             others.clear();
             continue;
         }
-        class_item(inside, others, depth);
+        read_class_item(inside, others, depth);
     }
     if (sides.empty() && others.empty()) return (negated ? "[^" : "[") + inside + "]";
     finish_side();
-    std::string all;
-    for (size_t i = 0; i + 1 < sides.size(); ++i) all += "(?=" + sides[i] + ")";
-    all += sides.empty() ? "" : sides.back();
-    return negated ? "(?:(?!" + all + ")(?s:.))" : "(?:" + all + ")";
+    std::string combined;
+    for (size_t i = 0; i + 1 < sides.size(); ++i) combined += "(?=" + sides[i] + ")";
+    combined += sides.empty() ? "" : sides.back();
+    return negated ? "(?:(?!" + combined + ")(?s:.))" : "(?:" + combined + ")";
 }
 
 // A set within a class. Goes to `inside` if PCRE2 can express it there.
-void translator::class_set(const character_set &set, std::string &inside,
-                           std::vector<std::string> &others) {
+void translator::add_class_set(const character_set &set, std::string &inside,
+                               std::vector<std::string> &others) {
     if (!set.negated)
         inside += set.inside;
-    else if (set.one_property())
+    else if (set.is_one_property())
         inside += set.complement_of_property();
     else
         others.push_back(set.expression());
 }
 
 // One item within a class. Goes to `inside`, or to `others` as a separate expression.
-void translator::class_item(std::string &inside, std::vector<std::string> &others, int depth) {
-    if (take("[:")) {
-        const bool negated = take("^");
-        const size_t end = pattern_.find(":]", at_);
+void translator::read_class_item(std::string &inside, std::vector<std::string> &others, int depth) {
+    if (consume("[:")) {
+        const bool negated = consume("^");
+        const size_t end = pattern_.find(":]", position_);
         if (end == pattern_.npos) return refuse("[: without :]");
-        const character_set set = named(std::string(pattern_.substr(at_, end - at_)), negated);
-        at_ = end + 2;
-        return class_set(set, inside, others);
+        const character_set set =
+            find_named_set(std::string(pattern_.substr(position_, end - position_)), negated);
+        position_ = end + 2;
+        return add_class_set(set, inside, others);
     }
-    if (take("[")) return others.push_back(character_class(depth + 1));
-    if (const auto set = set_escape()) return class_set(*set, inside, others);
-    const auto low = class_character();
+    if (consume("[")) return others.push_back(translate_class(depth + 1));
+    if (const auto set = read_set_escape()) return add_class_set(*set, inside, others);
+    const auto low = read_class_character();
     if (!low) return;
     inside += literal(*low);
     // A hyphen before the end or before a set is an ordinary character.
-    if (!next_is("-") || next_is("-]") || next_is("-[") || next_is("-&&")) return;
-    ++at_;
-    if (const auto set = set_escape()) {
+    if (!is_next("-") || is_next("-]") || is_next("-[") || is_next("-&&")) return;
+    ++position_;
+    if (const auto set = read_set_escape()) {
         inside += literal('-');
-        return class_set(*set, inside, others);
+        return add_class_set(*set, inside, others);
     }
-    if (const auto high = class_character()) {
+    if (const auto high = read_class_character()) {
         if (*high < *low) return refuse("a range whose end is before its begin");
         inside += "-" + literal(*high);
     }
 }
 
-std::optional<char32_t> translator::class_character() {
+std::optional<char32_t> translator::read_class_character() {
     if (problem_) return std::nullopt;
-    if (at_end()) {
+    if (is_at_end()) {
         refuse("a class without its end");
         return std::nullopt;
     }
-    if (!next_is("\\")) return next_character(pattern_, at_);
-    if (take("\\b")) return U'\b';
-    const auto character = character_escape();
+    if (!is_next("\\")) return next_character(pattern_, position_);
+    if (consume("\\b")) return U'\b';
+    const auto character = read_character_escape();
     if (!character) refuse("an unknown escape in a class");
     return character;
 }
@@ -534,7 +540,7 @@ std::optional<char32_t> translator::class_character() {
 }  // namespace
 
 result<std::string> to_pcre2(std::string_view pattern, bool (*compiles)(const std::string &piece)) {
-    return translator(pattern, compiles).run();
+    return translator(pattern, compiles).translate();
 }
 
 }  // namespace moorage::core

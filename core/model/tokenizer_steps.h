@@ -29,17 +29,18 @@ struct normalizer_step {
         strip_accents,
         byte_level
     };
-    kind what = kind::form;
+    kind operation = kind::form;
     normal_form form = normal_form::nfc;
     std::string content;  // prepend, replace
-    std::optional<pattern> where;
+    std::optional<pattern> match_pattern;
     bool left = false, right = false;  // strip
 };
 // Fails if the text grows beyond grown_bytes_max() of its original size.
 result<std::string> normalize(std::span<const normalizer_step> steps, std::string text);
 
-// Replaces every match of `where` by `content`. Fails instead of making more than `bytes_max`.
-result<std::string> replace_all(std::string_view text, const pattern &where,
+// Replaces every match of `match_pattern` by `content`. Fails instead of making more than
+// `bytes_max`.
+result<std::string> replace_all(std::string_view text, const pattern &match_pattern,
                                 std::string_view content, size_t bytes_max = SIZE_MAX);
 
 // A text and its words in order. Words need not cover all of the text.
@@ -63,20 +64,20 @@ enum class match_rule : uint8_t {
 enum class prepend_rule : uint8_t { always, first, never };
 
 struct splitter {
-    pattern where;
+    pattern match_pattern;
     match_rule rule = match_rule::isolated;
     bool invert = false;  // the text between matches counts as the matches
 };
 
 struct word_step {
     enum class kind : uint8_t { split, byte_level, metaspace };
-    kind what = kind::split;
+    kind operation = kind::split;
     std::optional<splitter> split;  // for split; for byte_level and metaspace: if they split
     bool prefix_space = false;      // byte_level
     std::string replacement;        // metaspace: one character
     prepend_rule prepend = prepend_rule::always;
 };
 // Fails if the text becomes longer than `bytes_max`.
-status apply(const word_step &step, text_words &to, size_t bytes_max);
+status apply_step(const word_step &step, text_words &target, size_t bytes_max);
 
 }  // namespace moorage::core

@@ -14,17 +14,17 @@ namespace moorage::core {
 
 namespace {
 
-bool within(uint8_t byte, uint8_t low, uint8_t high) { return byte >= low && byte <= high; }
+bool is_within(uint8_t byte, uint8_t low, uint8_t high) { return byte >= low && byte <= high; }
 
-bool ascii(std::string_view text) {
+bool is_ascii(std::string_view text) {
     return std::all_of(text.begin(), text.end(),
                        [](char c) { return static_cast<int8_t>(c) >= 0; });
 }
 
 // Is `text` already in the form, judged only by its bytes? Below U+0300 nothing composes or
 // decomposes in NFC, and ASCII never changes.
-bool surely_normal(std::string_view text, normal_form form) {
-    if (form != normal_form::nfc) return ascii(text);
+bool is_surely_normal(std::string_view text, normal_form form) {
+    if (form != normal_form::nfc) return is_ascii(text);
     return std::all_of(text.begin(), text.end(),
                        [](char c) { return static_cast<uint8_t>(c) < 0xcc; });
 }
@@ -59,39 +59,39 @@ std::array<int16_t, byte_characters> bytes_by_character() {
 
 }  // namespace
 
-bool valid_utf8(std::string_view text) { return first_not_utf8(text) == text.size(); }
+bool is_valid_utf8(std::string_view text) { return first_not_utf8(text) == text.size(); }
 
 status check_utf8(std::string_view text, std::string_view place) {
-    const size_t at = first_not_utf8(text);
-    if (at == text.size()) return success();
+    const size_t position = first_not_utf8(text);
+    if (position == text.size()) return success();
     return error{format("{}: byte {} is {:#04x}, which is not UTF-8; convert the text (iconv -f "
                         "LATIN1 -t UTF-8, for instance)",
-                        place, at, static_cast<unsigned char>(text[at])),
+                        place, position, static_cast<unsigned char>(text[position])),
                  true};
 }
 
 std::string to_valid_utf8(std::string_view text) {
-    std::string out;
-    out.reserve(text.size());
+    std::string valid_text;
+    valid_text.reserve(text.size());
     while (!text.empty()) {
         const int bytes = character_bytes(text);
         if (bytes > 0)
-            out += text.substr(0, bytes);
+            valid_text += text.substr(0, bytes);
         else
-            out += replacement_character;
+            valid_text += replacement_character;
         text.remove_prefix(bytes == 0 ? text.size() : bytes > 0 ? bytes : -bytes);
     }
-    return out;
+    return valid_text;
 }
 
-char32_t next_character(std::string_view text, size_t &at) {
-    assert(at < text.size());
-    const auto lead = static_cast<uint8_t>(text[at++]);
+char32_t next_character(std::string_view text, size_t &position) {
+    assert(position < text.size());
+    const auto lead = static_cast<uint8_t>(text[position++]);
     if (lead < 0x80) return lead;
-    const int more = lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : 3;
-    char32_t character = lead & (0x3f >> more);
-    for (int i = 0; i < more && at < text.size(); ++i)
-        character = character << 6 | (static_cast<uint8_t>(text[at++]) & 0x3f);
+    const int continuation_bytes = lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : 3;
+    char32_t character = lead & (0x3f >> continuation_bytes);
+    for (int i = 0; i < continuation_bytes && position < text.size(); ++i)
+        character = character << 6 | (static_cast<uint8_t>(text[position++]) & 0x3f);
     return character;
 }
 
@@ -114,25 +114,25 @@ void append_character(std::string &text, char32_t c) {
     }
 }
 
-std::string normalized(std::string_view text, normal_form form) {
-    if (surely_normal(text, form)) return std::string(text);
+std::string to_normal_form(std::string_view text, normal_form form) {
+    if (is_surely_normal(text, form)) return std::string(text);
     const bool compatible = form == normal_form::nfkc || form == normal_form::nfkd;
     const bool compose = form == normal_form::nfc || form == normal_form::nfkc;
     const auto decompose = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE |
                                                           (compatible ? UTF8PROC_COMPAT : 0));
     // The longest decomposition of one character has 18 characters.
-    std::array<utf8proc_int32_t, 32> of_one;
+    std::array<utf8proc_int32_t, 32> decomposed;
     std::vector<utf8proc_int32_t> characters;
     characters.reserve(text.size());
-    for (size_t at = 0; at < text.size();) {
-        const auto character = static_cast<utf8proc_int32_t>(next_character(text, at));
+    for (size_t position = 0; position < text.size();) {
+        const auto character = static_cast<utf8proc_int32_t>(next_character(text, position));
         int boundary = 0;
-        const auto count =
-            utf8proc_decompose_char(character, of_one.data(), of_one.size(), decompose, &boundary);
-        if (count < 0 || count > static_cast<utf8proc_ssize_t>(of_one.size()))
+        const auto count = utf8proc_decompose_char(character, decomposed.data(), decomposed.size(),
+                                                   decompose, &boundary);
+        if (count < 0 || count > static_cast<utf8proc_ssize_t>(decomposed.size()))
             characters.push_back(character);
         else
-            characters.insert(characters.end(), of_one.begin(), of_one.begin() + count);
+            characters.insert(characters.end(), decomposed.begin(), decomposed.begin() + count);
     }
     order_marks(characters);
     auto count = static_cast<utf8proc_ssize_t>(characters.size());
@@ -141,47 +141,48 @@ std::string normalized(std::string_view text, normal_form form) {
             characters.data(), count,
             static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
     assert(count >= 0);
-    std::string out;
-    out.reserve(text.size());
+    std::string output;
+    output.reserve(text.size());
     for (utf8proc_ssize_t i = 0; i < count; ++i)
-        append_character(out, static_cast<char32_t>(characters[i]));
-    return out;
+        append_character(output, static_cast<char32_t>(characters[i]));
+    return output;
 }
 
-std::string lower_case(std::string_view text) {
-    std::string out;
-    out.reserve(text.size());
-    for (size_t at = 0; at < text.size();) {
-        const char32_t character = next_character(text, at);
+std::string to_lower_case(std::string_view text) {
+    std::string lowered;
+    lowered.reserve(text.size());
+    for (size_t position = 0; position < text.size();) {
+        const char32_t character = next_character(text, position);
         if (character == 0x130)  // the only one with a lower case of two characters
-            out += "i\xcc\x87";
+            lowered += "i\xcc\x87";
         else
-            append_character(out, static_cast<char32_t>(
-                                      utf8proc_tolower(static_cast<utf8proc_int32_t>(character))));
+            append_character(
+                lowered,
+                static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(character))));
     }
-    return out;
+    return lowered;
 }
 
-std::string without_marks(std::string_view text) {
-    std::string out;
-    out.reserve(text.size());
-    for (size_t at = 0; at < text.size();) {
-        const char32_t character = next_character(text, at);
+std::string remove_marks(std::string_view text) {
+    std::string output;
+    output.reserve(text.size());
+    for (size_t position = 0; position < text.size();) {
+        const char32_t character = next_character(text, position);
         const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(character));
         if (category != UTF8PROC_CATEGORY_MN && category != UTF8PROC_CATEGORY_MC &&
             category != UTF8PROC_CATEGORY_ME)
-            append_character(out, character);
+            append_character(output, character);
     }
-    return out;
+    return output;
 }
 
-bool white_space(char32_t c) {
+bool is_white_space(char32_t c) {
     return (c >= 0x9 && c <= 0xd) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
            (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
            c == 0x205f || c == 0x3000;
 }
 
-bool word_character(char32_t c) {
+bool is_word_character(char32_t c) {
     switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
         case UTF8PROC_CATEGORY_LU:
         case UTF8PROC_CATEGORY_LL:
@@ -207,25 +208,25 @@ bool word_character(char32_t c) {
 
 size_t leading_space_bytes(std::string_view text) {
     size_t bytes = 0;
-    for (size_t at = 0; at < text.size(); bytes = at)
-        if (!white_space(next_character(text, at))) break;
+    for (size_t position = 0; position < text.size(); bytes = position)
+        if (!is_white_space(next_character(text, position))) break;
     return bytes;
 }
 
 size_t trailing_space_bytes(std::string_view text) {
     size_t begin = text.size();
     while (begin > 0) {
-        size_t at = begin - 1;
-        while (at > 0 && (static_cast<uint8_t>(text[at]) & 0xc0) == 0x80) --at;
-        size_t end = at;
-        if (!white_space(next_character(text, end))) break;
-        begin = at;
+        size_t position = begin - 1;
+        while (position > 0 && (static_cast<uint8_t>(text[position]) & 0xc0) == 0x80) --position;
+        size_t end = position;
+        if (!is_white_space(next_character(text, end))) break;
+        begin = position;
     }
     return text.size() - begin;
 }
 
 char32_t character_of_byte(uint8_t byte) {
-    if (within(byte, 0x21, 0x7e) || within(byte, 0xa1, 0xac) || byte >= 0xae) return byte;
+    if (is_within(byte, 0x21, 0x7e) || is_within(byte, 0xa1, 0xac) || byte >= 0xae) return byte;
     // The other bytes are numbered from U+0100 in order: 00..20, 7F..A0, AD.
     if (byte <= 0x20) return 0x100 + byte;
     return byte == 0xad ? 0x143 : 0x121 + (byte - 0x7f);
@@ -236,9 +237,9 @@ int byte_of_character(char32_t character) {
     return character < byte_characters ? table[character] : -1;
 }
 
-void append_byte_level(std::string &to, std::string_view bytes) {
+void append_byte_level(std::string &text, std::string_view bytes) {
     for (const char byte : bytes)
-        append_character(to, character_of_byte(static_cast<uint8_t>(byte)));
+        append_character(text, character_of_byte(static_cast<uint8_t>(byte)));
 }
 
 }  // namespace moorage::core

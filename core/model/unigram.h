@@ -22,7 +22,7 @@ struct unigram_piece {
     std::string_view text;
     int32_t id = 0;
     double score = 0;
-    bool own = false;  // user-defined: matches before normalisation, has no cost
+    bool user_defined = false;  // user-defined: matches before normalisation, has no cost
 };
 struct unigram_rules {
     int32_t unknown_id = 0;
@@ -41,19 +41,20 @@ public:
     static result<unigram> make(const std::vector<unigram_piece> &pieces, unigram_rules rules,
                                 std::span<const std::byte> map);
     // Appends the ids of `text` (valid UTF-8).
-    void encode(std::string_view text, std::vector<int32_t> &out) const;
-    std::string normalised(std::string_view text) const;
+    void encode(std::string_view text, std::vector<int32_t> &ids) const;
+    std::string normalise(std::string_view text) const;
 
 private:
     struct piece {
         std::string text;
         int32_t id;
         double score;
-        bool own;
+        bool user_defined;
     };
     // The replacement for the beginning of `text`, and how many bytes it replaces.
-    std::pair<std::string_view, size_t> front(std::string_view text) const;
-    void append_unknown(std::string_view character, bool again, std::vector<int32_t> &out) const;
+    std::pair<std::string_view, size_t> replace_front(std::string_view text) const;
+    void append_unknown(std::string_view character, bool follows_unknown,
+                        std::vector<int32_t> &ids) const;
     // Calls body(piece, bytes) for each piece at the beginning of `text`, the shortest first.
     template <class Body>
     void each_match(std::string_view text, Body &&body) const;

@@ -7,9 +7,9 @@ namespace moorage::core {
 
 namespace {
 
-bool starts_with_any(std::string_view name, std::span<const std::string_view> fronts) {
-    return std::ranges::any_of(fronts,
-                               [&](std::string_view front) { return name.starts_with(front); });
+bool starts_with_any(std::string_view name, std::span<const std::string_view> prefixes) {
+    return std::ranges::any_of(prefixes,
+                               [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 bool ends_with_any(std::string_view name, std::span<const std::string_view> endings) {
     return std::ranges::any_of(endings,
@@ -46,9 +46,9 @@ unread_kind unread_in_gguf(std::string_view name, bool has_long_factors) {
                                                       : unread_kind::changes;
 }
 
-bool adds_nothing(std::string_view name, std::span<const std::byte> bytes) {
+bool is_zero_bias(std::string_view name, std::span<const std::byte> bytes) {
     return name.ends_with("bias") && !bytes.empty() &&  // empty: of a type that nothing reads
-           std::ranges::all_of(bytes, [](std::byte one) { return one == std::byte{}; });
+           std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{}; });
 }
 
 }  // namespace moorage::core

@@ -21,6 +21,6 @@ unread_kind unread_in_directory(std::string_view name, bool tied_embedding);
 unread_kind unread_in_gguf(std::string_view name, bool has_long_factors);
 
 // Is it a bias that is 0 everywhere? Some tools write one for every matrix.
-bool adds_nothing(std::string_view name, std::span<const std::byte> bytes);
+bool is_zero_bias(std::string_view name, std::span<const std::byte> bytes);
 
 }  // namespace moorage::core

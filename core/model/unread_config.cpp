@@ -42,11 +42,11 @@ constexpr std::pair<const char *, const char *> unsupported[] = {
 // Keys that some architectures use, with the value that changes nothing in the others.
 struct unused_number {
     const char *key;
-    double nothing;
-    bool (*used)(const architecture &row);
+    double neutral_value;
+    bool (*is_used_by)(const architecture &arch);
 };
-bool has_multipliers(const architecture &row) { return row.multipliers; }
-bool has_groups(const architecture &row) { return row.grouped_routing; }
+bool has_multipliers(const architecture &arch) { return arch.multipliers; }
+bool has_groups(const architecture &arch) { return arch.grouped_routing; }
 bool never_used(const architecture &) { return false; }
 constexpr unused_number numbers_without_use[] = {
     {"embedding_multiplier", 1, has_multipliers},
@@ -60,9 +60,9 @@ constexpr unused_number numbers_without_use[] = {
 };
 constexpr double value_max = 1e9;
 
-bool has_norms(const architecture &row) { return row.norm_qk != query_key_norm::none; }
-bool is_clamped(const architecture &row) { return row.clamped_activation; }
-bool is_grouped(const architecture &row) { return row.attention == attention_kind::grouped; }
+bool has_norms(const architecture &arch) { return arch.norm_qk != query_key_norm::none; }
+bool is_clamped(const architecture &arch) { return arch.clamped_activation; }
+bool is_grouped(const architecture &arch) { return arch.attention == attention_kind::grouped; }
 // Keys that must be absent, null or false if the architecture does not use them.
 constexpr std::pair<const char *, bool (*)(const architecture &row)> switches_without_use[] = {
     {"use_qk_norm", has_norms},
@@ -71,56 +71,57 @@ constexpr std::pair<const char *, bool (*)(const architecture &row)> switches_wi
     {"clip_qkv", is_grouped},
 };
 
-void refuse_other_norm(config_reader &reader, const architecture &row) {
-    if (row.normalise == norm_weights_rule::by_key || row.grouped_routing ||
-        row.score == score_kind::softmax_of_chosen)
+void refuse_other_norm(config_reader &reader, const architecture &arch) {
+    if (arch.normalise == norm_weights_rule::by_key || arch.grouped_routing ||
+        arch.score == score_kind::softmax_of_chosen)
         return;
-    const bool own = row.normalise == norm_weights_rule::always;
-    if (reader.flag({"norm_topk_prob"}, own) != own)
-        reader.fail("norm_topk_prob",
-                    format("is {}; for {} only {} is supported", !own, row.name, own));
+    const bool normalises = arch.normalise == norm_weights_rule::always;
+    if (reader.flag({"norm_topk_prob"}, normalises) != normalises)
+        reader.fail("norm_topk_prob", format("is {}; for {} only {} is supported", !normalises,
+                                             arch.name, normalises));
 }
 
-void refuse_other_window(config_reader &reader, const architecture &row,
+void refuse_other_window(config_reader &reader, const architecture &arch,
                          const model_config &config) {
-    if (row.window != window_rule::none || !reader.flag({"use_sliding_window"}, true)) return;
+    if (arch.window != window_rule::none || !reader.flag({"use_sliding_window"}, true)) return;
     const double window = reader.number({"sliding_window"}, 0, value_max, 0.0);
     if (window > 0 && window < config.positions_max)
-        reader.fail("sliding_window", format("is {:g}; {} has no use for it", window, row.name));
+        reader.fail("sliding_window", format("is {:g}; {} has no use for it", window, arch.name));
 }
 
 }  // namespace
 
 void refuse_unsupported(config_reader &reader) {
-    for (const auto &[key, why] : unsupported) {
+    for (const auto &[key, reason] : unsupported) {
         const json *value = reader.find({key});
         if (value == nullptr || (value->is_boolean() && !value->get<bool>())) continue;
-        reader.fail(key, format("is {}; {}", described(*value), why));
+        reader.fail(key, format("is {}; {}", describe_json(*value), reason));
     }
 }
 
-void refuse_unused(config_reader &reader, const architecture &row, const model_config &config) {
-    for (const auto &[key, nothing, used] : numbers_without_use) {
-        if (used(row)) continue;
-        const double value = reader.number({key}, -value_max, value_max, nothing);
-        if (value != nothing && value != 0)
-            reader.fail(key, format("is {:g}; {} has no use for it", value, row.name));
+void refuse_unused(config_reader &reader, const architecture &arch, const model_config &config) {
+    for (const auto &[key, neutral_value, is_used_by] : numbers_without_use) {
+        if (is_used_by(arch)) continue;
+        const double value = reader.number({key}, -value_max, value_max, neutral_value);
+        if (value != neutral_value && value != 0)
+            reader.fail(key, format("is {:g}; {} has no use for it", value, arch.name));
     }
-    for (const auto &[key, used] : switches_without_use) {
+    for (const auto &[key, is_used_by] : switches_without_use) {
         const json *value = reader.find({key});
-        if (used(row) || value == nullptr || *value == false) continue;
-        reader.fail(key, format("is {}; {} has no use for it", described(*value), row.name));
+        if (is_used_by(arch) || value == nullptr || *value == false) continue;
+        reader.fail(key, format("is {}; {} has no use for it", describe_json(*value), arch.name));
     }
-    refuse_other_norm(reader, row);
-    refuse_other_window(reader, row, config);
+    refuse_other_norm(reader, arch);
+    refuse_other_window(reader, arch, config);
     const std::string positions = reader.text({"position_embedding_type"}, "rope");
     if (positions != "rope" && positions != "rotary")
-        reader.fail("position_embedding_type", format("is {}; {}", shown(positions), only_rotary));
-    if (!is_clamped(row)) return;
+        reader.fail("position_embedding_type",
+                    format("is {}; {}", printable(positions), only_rotary));
+    if (!is_clamped(arch)) return;
     const std::string activation = reader.text({"hidden_act"}, "silu");
     if (activation != "silu" && activation != "swish")
         reader.fail("hidden_act", format("is {}; for {} silu is supported, clamped",
-                                         shown(activation), row.name));
+                                         printable(activation), arch.name));
 }
 
 }  // namespace moorage::core

@@ -10,7 +10,7 @@ namespace moorage::core {
 
 // For any architecture.
 void refuse_unsupported(config_reader &reader);
-// For `row`, after `config` has been read. A value that changes nothing is accepted.
-void refuse_unused(config_reader &reader, const architecture &row, const model_config &config);
+// For `arch`, after `config` has been read. A value that changes nothing is accepted.
+void refuse_unused(config_reader &reader, const architecture &arch, const model_config &config);
 
 }  // namespace moorage::core

@@ -17,8 +17,8 @@ namespace {
 // been read. Otherwise no other value can be computed.
 struct unread_number {
     const char *key;
-    double nothing[2];
-    const char *why;
+    double neutral_values[2];
+    const char *reason;
 };
 constexpr const char *no_capping = "soft-capped logits are not supported",
                      *no_use = "the architecture has no use for it",
@@ -85,8 +85,8 @@ constexpr unread_number unread_numbers[] = {
 };
 struct unread_flag {
     const char *key;
-    bool nothing;
-    const char *why;
+    bool neutral_value;
+    const char *reason;
 };
 constexpr unread_flag unread_flags[] = {
     {"attention.causal", true, "only attention to what was before is supported"},
@@ -118,45 +118,46 @@ constexpr std::string_view known_keys[] = {
 };
 
 // Softmax over the chosen experts needs no rule. Other score kinds have their own rule.
-void refuse_other_norm(gguf_reader &in, const architecture &row) {
+void refuse_other_norm(gguf_reader &reader, const architecture &arch) {
     constexpr const char *key = "expert_weights_norm";
-    if (in.has_read(key) || row.score == score_kind::softmax_of_chosen) return;
-    const bool own = row.normalise == norm_weights_rule::always;
-    const std::optional<bool> asked = in.flag(key);
-    if (asked && *asked != own)
-        in.fail(key, format("is {}; for {} {} is supported: remove the key, or convert the model "
-                            "by its own architecture",
-                            *asked, row.name, own));
+    if (reader.has_read(key) || arch.score == score_kind::softmax_of_chosen) return;
+    const bool normalises = arch.normalise == norm_weights_rule::always;
+    const std::optional<bool> stored_value = reader.flag(key);
+    if (stored_value && *stored_value != normalises)
+        reader.fail(key,
+                    format("is {}; for {} {} is supported: remove the key, or convert the model "
+                           "by its own architecture",
+                           *stored_value, arch.name, normalises));
 }
 
-void warn_of_unknown(const gguf_reader &in) {
+void warn_of_unknown(const gguf_reader &reader) {
     std::vector<std::string> unknown;
-    for (const std::string_view key : in.own_keys())
-        if (!in.has_read(key) && std::ranges::find(known_keys, key) == std::end(known_keys))
-            unknown.push_back(shown(key));
+    for (const std::string_view key : reader.prefixed_keys())
+        if (!reader.has_read(key) && std::ranges::find(known_keys, key) == std::end(known_keys))
+            unknown.push_back(printable(key));
     if (unknown.empty()) return;
     constexpr size_t shown_max = 4;
-    const size_t more = unknown.size() - std::min(unknown.size(), shown_max);
-    unknown.resize(unknown.size() - more);
+    const size_t omitted = unknown.size() - std::min(unknown.size(), shown_max);
+    unknown.resize(unknown.size() - omitted);
     log_warning(format("{}: nothing here knows the keys {}{}; what they ask for is not computed",
-                       in.place(), fmt::join(unknown, ", "),
-                       more == 0 ? "" : format(" and {} more", more)));
+                       reader.file_path(), fmt::join(unknown, ", "),
+                       omitted == 0 ? "" : format(" and {} more", omitted)));
 }
 
 }  // namespace
 
-void refuse_unread_keys(gguf_reader &in, const architecture &row) {
-    for (const auto &[key, nothing, why] : unread_numbers) {
-        if (in.has_read(key)) continue;
-        const double value = in.number(key).value_or(nothing[0]);
-        if (value != nothing[0] && value != nothing[1])
-            in.fail(key, format("is {:g}; {}", value, why));
+void refuse_unread_keys(gguf_reader &reader, const architecture &arch) {
+    for (const auto &[key, neutral_values, reason] : unread_numbers) {
+        if (reader.has_read(key)) continue;
+        const double value = reader.number(key).value_or(neutral_values[0]);
+        if (value != neutral_values[0] && value != neutral_values[1])
+            reader.fail(key, format("is {:g}; {}", value, reason));
     }
-    for (const auto &[key, nothing, why] : unread_flags)
-        if (in.flag(key).value_or(nothing) != nothing)
-            in.fail(key, format("is {}; {}", !nothing, why));
-    refuse_other_norm(in, row);
-    if (!in.failed()) warn_of_unknown(in);
+    for (const auto &[key, neutral_value, reason] : unread_flags)
+        if (reader.flag(key).value_or(neutral_value) != neutral_value)
+            reader.fail(key, format("is {}; {}", !neutral_value, reason));
+    refuse_other_norm(reader, arch);
+    if (!reader.failed()) warn_of_unknown(reader);
 }
 
 }  // namespace moorage::core

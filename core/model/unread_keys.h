@@ -7,7 +7,7 @@
 
 namespace moorage::core {
 
-// Call it after all keys that the model uses were read from `in`. Errors go to `in`.
-void refuse_unread_keys(gguf_reader &in, const architecture &row);
+// Call it after all keys that the model uses were read from `reader`. Errors go to `reader`.
+void refuse_unread_keys(gguf_reader &reader, const architecture &arch);
 
 }  // namespace moorage::core

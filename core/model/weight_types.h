@@ -136,9 +136,9 @@ constexpr uint64_t scale_bytes_of(weight_type type, uint64_t columns) {
 template <bool (*allowed)(weight_type), class Body>
 void with_type_of(weight_type type, Body &&body) {
     const auto call = [&]<size_t index>() {
-        constexpr weight_type one = weight_formats[index].type;
-        if constexpr (allowed(one))
-            if (type == one) body(std::integral_constant<weight_type, one>{});
+        constexpr weight_type candidate = weight_formats[index].type;
+        if constexpr (allowed(candidate))
+            if (type == candidate) body(std::integral_constant<weight_type, candidate>{});
     };
     [&]<size_t... index>(std::index_sequence<index...>) {
         (call.template operator()<index>(), ...);

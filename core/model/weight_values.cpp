@@ -21,34 +21,36 @@ constexpr std::array<int8_t, 16> iq4_values = {-127, -104, -83, -65, -49, -35, -
                                                1,    13,   25,  38,  53,  69,  89,  113};
 constexpr std::array<float, 8> fp4_values = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
 
-uint32_t byte_at(const std::byte *from, size_t at) { return std::to_integer<uint32_t>(from[at]); }
-int32_t signed_at(const std::byte *from, size_t at) {
-    return static_cast<int8_t>(std::to_integer<uint8_t>(from[at]));
+uint32_t byte_at(const std::byte *bytes, size_t index) {
+    return std::to_integer<uint32_t>(bytes[index]);
+}
+int32_t signed_at(const std::byte *bytes, size_t index) {
+    return static_cast<int8_t>(std::to_integer<uint8_t>(bytes[index]));
 }
 template <class Value>
-Value load(const std::byte *from) {
+Value load(const std::byte *bytes) {
     Value value;
-    std::memcpy(&value, from, sizeof value);
+    std::memcpy(&value, bytes, sizeof value);
     return value;
 }
-float half_at(const std::byte *from) { return float_of_half(load<uint16_t>(from)); }
+float half_at(const std::byte *bytes) { return float_of_half(load<uint16_t>(bytes)); }
 
 // Nibble i of 16 bytes.
-uint32_t nibble(const std::byte *from, uint32_t i) {
-    return byte_at(from, i % 16) >> i / 16 * 4 & 15;
+uint32_t nibble(const std::byte *bytes, uint32_t i) {
+    return byte_at(bytes, i % 16) >> i / 16 * 4 & 15;
 }
-uint32_t bit_of_word(const std::byte *from, uint32_t i) { return load<uint32_t>(from) >> i & 1; }
+uint32_t bit_of_word(const std::byte *bytes, uint32_t i) { return load<uint32_t>(bytes) >> i & 1; }
 float fp4(uint32_t code) { return code & 8 ? -fp4_values[code & 7] : fp4_values[code & 7]; }
 
 // The two bits of value i: 32 bytes hold 128 values.
-uint32_t two_bits(const std::byte *from, uint32_t i) {
-    return byte_at(from, i / 128 * 32 + i % 32) >> i % 128 / 32 * 2 & 3;
+uint32_t two_bits(const std::byte *bytes, uint32_t i) {
+    return byte_at(bytes, i / 128 * 32 + i % 32) >> i % 128 / 32 * 2 & 3;
 }
 
 float q2_k(const std::byte *block, uint32_t i) {
-    const uint32_t both = byte_at(block, i / 16);
-    const float scale = half_at(block + 80) * static_cast<float>(both & 15);
-    const float least = half_at(block + 82) * static_cast<float>(both >> 4);
+    const uint32_t nibbles = byte_at(block, i / 16);
+    const float scale = half_at(block + 80) * static_cast<float>(nibbles & 15);
+    const float least = half_at(block + 82) * static_cast<float>(nibbles >> 4);
     return scale * static_cast<float>(two_bits(block + 16, i)) - least;
 }
 
@@ -67,17 +69,17 @@ float with_k_scales(const std::byte *block, uint32_t group, uint32_t code) {
     const std::byte *packed = block + 4;
     uint32_t scale = byte_at(packed, group % 4) & 63, least = byte_at(packed, 4 + group % 4) & 63;
     if (group >= 4) {
-        const uint32_t both = byte_at(packed, 4 + group);
-        scale = (both & 15) | byte_at(packed, group - 4) >> 6 << 4;
-        least = both >> 4 | byte_at(packed, group) >> 6 << 4;
+        const uint32_t nibbles = byte_at(packed, 4 + group);
+        scale = (nibbles & 15) | byte_at(packed, group - 4) >> 6 << 4;
+        least = nibbles >> 4 | byte_at(packed, group) >> 6 << 4;
     }
     return half_at(block) * static_cast<float>(scale) * static_cast<float>(code) -
            half_at(block + 2) * static_cast<float>(least);
 }
 
 // The four bits of value i: 32 bytes hold 64 values, the low halves first.
-uint32_t nibble_of_k(const std::byte *from, uint32_t i) {
-    return byte_at(from, i / 64 * 32 + i % 32) >> i / 32 % 2 * 4 & 15;
+uint32_t nibble_of_k(const std::byte *bytes, uint32_t i) {
+    return byte_at(bytes, i / 64 * 32 + i % 32) >> i / 32 % 2 * 4 & 15;
 }
 
 float q6_k(const std::byte *block, uint32_t i) {
@@ -168,9 +170,10 @@ float float_of_e4m3(uint8_t code) {
     return sign * std::ldexp(static_cast<float>(8 + fraction), exponent - 10);
 }
 
-float weight_at(const matrix &of, uint32_t row, uint32_t column) {
-    const std::byte *data = of.data + row * of.row_bytes, *scales = scales_at(of, row);
-    switch (of.type) {
+float weight_at(const matrix &weights, uint32_t row, uint32_t column) {
+    const std::byte *data = weights.data + row * weights.row_bytes,
+                    *scales = scales_at(weights, row);
+    switch (weights.type) {
         case weight_type::mxfp4: {
             const uint32_t scale = byte_at(scales, column / 32);
             if (scale == 255) return std::numeric_limits<float>::quiet_NaN();
@@ -181,22 +184,23 @@ float weight_at(const matrix &of, uint32_t row, uint32_t column) {
             return float_of_e4m3(std::to_integer<uint8_t>(data[column])) *
                    load<float>(scales + column / 128 * sizeof(float));
         case weight_type::int4_ordered: {
-            const std::byte *own = scales + of.group_of[column] * 2 * sizeof(float);
-            return int4(load<float>(own), load<float>(own + sizeof(float)),
+            const std::byte *scale_and_zero = scales + weights.group_of[column] * 2 * sizeof(float);
+            return int4(load<float>(scale_and_zero), load<float>(scale_and_zero + sizeof(float)),
                         nibble(data + column / 32 * 16, column % 32));
         }
         default: {
-            const weight_format &format = format_of(of.type);
-            return value_in_block(of.type, data + column / format.block * uint64_t{format.bytes},
+            const weight_format &format = format_of(weights.type);
+            return value_in_block(weights.type,
+                                  data + column / format.block * uint64_t{format.bytes},
                                   column % format.block);
         }
     }
 }
 
-void read_row(const matrix &of, uint32_t row, std::span<float> out) {
-    assert(out.size() == of.columns);
-    for (uint32_t column = 0; column < of.columns; ++column)
-        out[column] = weight_at(of, row, column);
+void read_row(const matrix &weights, uint32_t row, std::span<float> values) {
+    assert(values.size() == weights.columns);
+    for (uint32_t column = 0; column < weights.columns; ++column)
+        values[column] = weight_at(weights, row, column);
 }
 
 }  // namespace moorage::core

@@ -15,30 +15,31 @@ constexpr uint32_t row_parts_max = 8;
 
 matrix packed_matrix(weight_type type, uint32_t rows, uint32_t columns, const std::byte *data,
                      const std::byte *scales) {
-    matrix made;
-    made.data = data;
-    made.type = type;
-    made.rows = rows;
-    made.columns = columns;
-    made.row_bytes = bytes_of_columns(type, columns);
-    made.scale_row_bytes = scale_bytes_of(type, columns);
-    if (made.scale_row_bytes != 0) made.scales = scales;
-    return made;
+    matrix packed;
+    packed.data = data;
+    packed.type = type;
+    packed.rows = rows;
+    packed.columns = columns;
+    packed.row_bytes = bytes_of_columns(type, columns);
+    packed.scale_row_bytes = scale_bytes_of(type, columns);
+    if (packed.scale_row_bytes != 0) packed.scales = scales;
+    return packed;
 }
 
-uint64_t scale_bytes_of(const matrix &of) {
+uint64_t scale_bytes_of(const matrix &weights) {
     // The scales of all groups, in their original order.
-    if (of.type == weight_type::int4_ordered) return of.scale_row_bytes;
-    return scale_bytes_of(of.type, of.columns);
+    if (weights.type == weight_type::int4_ordered) return weights.scale_row_bytes;
+    return scale_bytes_of(weights.type, weights.columns);
 }
 
-uint32_t scale_rows_of(const matrix &of) {
-    const uint32_t shared = format_of(of.type).scale_rows;
-    return (of.rows + shared - 1) / shared;
+uint32_t scale_rows_of(const matrix &weights) {
+    const uint32_t shared = format_of(weights.type).scale_rows;
+    return (weights.rows + shared - 1) / shared;
 }
 
-uint64_t bytes_of(const matrix &of) {
-    return of.rows * bytes_of_columns(of.type, of.columns) + scale_rows_of(of) * scale_bytes_of(of);
+uint64_t bytes_of(const matrix &weights) {
+    return weights.rows * bytes_of_columns(weights.type, weights.columns) +
+           scale_rows_of(weights) * scale_bytes_of(weights);
 }
 
 expert_parts parts_of(uint32_t intermediate, uint32_t unit) {

@@ -33,15 +33,16 @@ struct matrix {
 matrix packed_matrix(weight_type type, uint32_t rows, uint32_t columns, const std::byte *data,
                      const std::byte *scales = nullptr);
 // Bytes of a row of separate scales, and the number of such rows.
-uint64_t scale_bytes_of(const matrix &of);
-uint32_t scale_rows_of(const matrix &of);
+uint64_t scale_bytes_of(const matrix &weights);
+uint32_t scale_rows_of(const matrix &weights);
 // The scales of row `row`; null: not separate.
-inline const std::byte *scales_at(const matrix &of, uint64_t row) {
-    return of.scales ? of.scales + row / format_of(of.type).scale_rows * of.scale_row_bytes
-                     : nullptr;
+inline const std::byte *scales_at(const matrix &weights, uint64_t row) {
+    return weights.scales
+               ? weights.scales + row / format_of(weights.type).scale_rows * weights.scale_row_bytes
+               : nullptr;
 }
 // Bytes of the values and scales of the whole matrix, without gaps between rows.
-uint64_t bytes_of(const matrix &of);
+uint64_t bytes_of(const matrix &weights);
 
 // Computes down(activation(gate x) * (up x)): an expert, a shared expert or a dense MLP.
 struct mlp_weights {
@@ -97,20 +98,21 @@ struct layer_weights {
 
 // Calls body(matrix) for every matrix of a layer, or only for the experts' matrices.
 template <class Body>
-void each_matrix(const mlp_weights &of, Body &&body) {
-    for (const matrix *one : {&of.gate, &of.up, &of.down})
-        if (*one) body(*one);
+void each_matrix(const mlp_weights &mlp, Body &&body) {
+    for (const matrix *projection : {&mlp.gate, &mlp.up, &mlp.down})
+        if (*projection) body(*projection);
 }
 template <class Body>
-void each_matrix(const layer_weights &of, Body &&body) {
-    const attention_weights &a = of.attention;
-    for (const matrix *one :
-         {&a.query, &a.key, &a.value, &a.output, &a.query_a, &a.query_b, &a.kv_a, &a.kv_b,
-          &a.key_up, &a.value_up, &of.shared_gate, &of.router})
-        if (*one) body(*one);
-    each_matrix(of.dense, body);
-    each_matrix(of.shared, body);
-    for (const mlp_weights &expert : of.experts) each_matrix(expert, body);
+void each_matrix(const layer_weights &layer, Body &&body) {
+    const attention_weights &attention = layer.attention;
+    for (const matrix *candidate :
+         {&attention.query, &attention.key, &attention.value, &attention.output, &attention.query_a,
+          &attention.query_b, &attention.kv_a, &attention.kv_b, &attention.key_up,
+          &attention.value_up, &layer.shared_gate, &layer.router})
+        if (*candidate) body(*candidate);
+    each_matrix(layer.dense, body);
+    each_matrix(layer.shared, body);
+    for (const mlp_weights &expert : layer.experts) each_matrix(expert, body);
 }
 
 struct model_weights {

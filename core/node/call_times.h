@@ -27,13 +27,13 @@ public:
 
     void add(uint32_t pairs, uint64_t ns) {
         const double n = pairs, t = static_cast<double>(ns);
-        const double off = std::abs(t - predicted(n));
-        spread_ = known() ? spread_ + (off - spread_) / 16 : 0;
-        weight_ = weight_ * keeps + 1;
-        n_ = n_ * keeps + n;
-        t_ = t_ * keeps + t;
-        nn_ = nn_ * keeps + n * n;
-        nt_ = nt_ * keeps + n * t;
+        const double deviation_ns = std::abs(t - predicted(n));
+        spread_ = has_estimate() ? spread_ + (deviation_ns - spread_) / 16 : 0;
+        weight_ = weight_ * decay + 1;
+        n_ = n_ * decay + n;
+        t_ = t_ * decay + t;
+        nn_ = nn_ * decay + n * n;
+        nt_ = nt_ * decay + n * t;
         ++count_;
         size_t bucket = 0;
         while (bucket + 1 < call_buckets && t > 1000 * bucket_end_us(bucket)) ++bucket;
@@ -42,7 +42,7 @@ public:
     }
     const std::array<uint64_t, call_buckets> &histogram() const { return histogram_; }
     uint64_t sum_us() const { return sum_us_; }
-    bool known() const { return count_ >= 8; }
+    bool has_estimate() const { return count_ >= 8; }
     // The 99th percentile of call times, rounded up to the end of a bucket. 0: too few calls were
     // seen.
     uint64_t slow_ns() const {
@@ -59,31 +59,31 @@ public:
     // LAN.
     uint64_t expected_ns(uint32_t pairs) const {
         constexpr double first_ns = 500e3, first_pair_ns = 50e3;
-        const double of = count_ != 0 ? predicted(pairs) : first_ns + first_pair_ns * pairs;
-        return static_cast<uint64_t>(std::llround(std::clamp(of, 1e3, 1e12)));
+        const double time_ns = count_ != 0 ? predicted(pairs) : first_ns + first_pair_ns * pairs;
+        return static_cast<uint64_t>(std::llround(std::clamp(time_ns, 1e3, 1e12)));
     }
     // The time after which a call is given up: four times the expected time and eight spreads. A
     // late call is computed twice. So a deadline that is missed by chance costs more than a long
     // one.
     uint64_t deadline_ns(uint32_t pairs) const {
-        if (!known()) return deadline_ns_first + uint64_t{pairs} * 10'000'000;
-        const double of = 4 * predicted(pairs) + 8 * spread_;
-        return static_cast<uint64_t>(std::clamp(of, static_cast<double>(deadline_ns_min),
+        if (!has_estimate()) return deadline_ns_first + uint64_t{pairs} * 10'000'000;
+        const double limit_ns = 4 * predicted(pairs) + 8 * spread_;
+        return static_cast<uint64_t>(std::clamp(limit_ns, static_cast<double>(deadline_ns_min),
                                                 static_cast<double>(deadline_ns_max)));
     }
 
 private:
-    static constexpr double keeps = 63.0 / 64;
+    static constexpr double decay = 63.0 / 64;
     double predicted(double n) const {
         if (count_ == 0) return 0;
         const double mean_n = n_ / weight_, mean_t = t_ / weight_;
         const double width = nn_ / weight_ - mean_n * mean_n;
-        const double rise = width > 1e-9 * (1 + mean_n * mean_n)
-                                ? std::max(0.0, (nt_ / weight_ - mean_n * mean_t) / width)
-                                : 0;
+        const double slope = width > 1e-9 * (1 + mean_n * mean_n)
+                                 ? std::max(0.0, (nt_ / weight_ - mean_n * mean_t) / width)
+                                 : 0;
         // For more pairs than in any call so far: no call of more pairs is expected to be free.
-        const double beyond = n > mean_n && rise == 0 ? mean_t * n / std::max(mean_n, 1.0) : 0;
-        return std::max({0.25 * mean_t, mean_t + rise * (n - mean_n), beyond});
+        const double beyond = n > mean_n && slope == 0 ? mean_t * n / std::max(mean_n, 1.0) : 0;
+        return std::max({0.25 * mean_t, mean_t + slope * (n - mean_n), beyond});
     }
 
     std::array<uint64_t, call_buckets> histogram_{};

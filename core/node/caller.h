@@ -36,7 +36,7 @@ struct caller_figures {
     uint64_t late = 0, failed = 0, lost = 0, wrong = 0;
     uint64_t dropped = 0;  // replies that nobody waited for
     // Experts requested again; experts from own disk.
-    uint64_t retried = 0, here = 0;
+    uint64_t retried = 0, from_own_disk = 0;
     uint64_t layers_calling = 0;          // layer steps with a call at least
     uint64_t hedged = 0, hedges_won = 0;  // calls sent twice; the second came first
     uint64_t waited_ns = 0;               // time of waiting for nothing but replies
@@ -45,12 +45,12 @@ struct caller_figures {
 };
 
 // Calls to a server and their replies, retries included.
-struct called_server {
+struct call_totals {
     uint64_t calls = 0, rows = 0, pairs = 0;  // pairs: those that came back
 };
 
 // A call that is under way.
-struct open_call {
+struct call_status {
     uint32_t server, layer, pairs;
     uint64_t request, sent_ns;
 };
@@ -60,78 +60,82 @@ public:
     static constexpr uint64_t pause_ns_min = 100'000'000, pause_ns_max = 10'000'000'000;
 
     // Borrowed. own_disk: experts that nobody else computes are computed here.
-    caller(peer_node &of, cpu_model &compute, bool own_disk);
+    caller(peer_node &node, cpu_model &compute, bool own_disk);
     ~caller() override;
 
     // Sends a second copy of a call that takes longer than the 99th percentile to another holder
     // that has all of its experts, if there is one. The first reply is used.
-    void hedge(bool wanted) { hedges_ = wanted; }
+    void enable_hedging(bool enabled) { hedging_enabled_ = enabled; }
     // [servers] prices to use in place of measured call times.
-    void go_by(std::vector<planned_price> prices) { planned_ = std::move(prices); }
+    void use_planned_prices(std::vector<planned_price> prices) {
+        planned_prices_ = std::move(prices);
+    }
     // Waits until every needed server has greeted or could not be reached, or for wait_ns.
     void connect(uint64_t wait_ns);
 
     uint32_t servers() const override { return count_ + 1; }
     std::span<const uint8_t> distances() const override { return distances_; }
-    bool serial() const override { return false; }
-    bool loads() const override { return false; }
+    bool is_serial() const override { return false; }
+    bool can_load() const override { return false; }
     void offers(uint32_t page, uint32_t tokens, uint32_t step_tokens,
-                std::vector<remote_offer> &out) override;
-    void call(const remote_call &work) override;
+                std::vector<remote_offer> &offers) override;
+    void call(const call_request &request) override;
 
-    bool take(completion &out) override;
+    bool take(completion &done) override;
     void wait() override;
     std::string failure() const override { return failure_; }
 
     const caller_figures &figures() const { return figures_; }
-    const call_times &times(uint32_t server) const { return of_[server].times; }
-    bool paused(uint32_t server) const { return of_[server].paused_until_ns > steady_ns(); }
-    uint64_t under_way() const { return flights_.size(); }
-    std::vector<open_call> open() const;  // the first of the calls under way
-    const called_server &called(uint32_t server) const { return of_[server].called; }
+    const call_times &times(uint32_t server) const { return peers_[server].times; }
+    bool is_paused(uint32_t server) const { return peers_[server].paused_until_ns > steady_ns(); }
+    uint64_t calls_under_way() const { return calls_.size(); }
+    std::vector<call_status> open_calls() const;  // the first of the calls under way
+    const call_totals &called(uint32_t server) const { return peers_[server].called; }
     // All pairs of row and expert of the home so far.
-    void count_activations(uint64_t all) { figures_.activations = all; }
-    // Calls name their request. `of` gives it when they are sent.
-    void name_requests(std::function<uint64_t()> of) { request_of_ = std::move(of); }
+    void count_activations(uint64_t count) { figures_.activations = count; }
+    // Calls name their request. `current_request` gives it when they are sent.
+    void set_request_numbers(std::function<uint64_t()> current_request) {
+        current_request_ = std::move(current_request);
+    }
 
 private:
-    struct flight {  // a call that has been sent
+    struct pending_call {  // a call that has been sent
         uint64_t id = 0, sent_ns = 0, due_ns = 0;
         uint64_t hedge_ns = UINT64_MAX;  // when the second copy is sent
-        uint64_t twin = 0;               // the id of the other copy
+        uint64_t twin_id = 0;            // the id of the other copy
         uint32_t server = 0, layer = 0, pairs = 0;
         uint64_t request = 0;              // the request that it belongs to
         std::vector<expert_work> experts;  // rising by page
         std::vector<uint32_t> tried;       // servers that did not answer it
     };
-    struct one_server {
+    struct peer_state {
         call_times times;
-        called_server called;
+        call_totals called;
         uint64_t paused_until_ns = 0, pause_ns = pause_ns_min;
     };
-    void answered(link &from, const frame &of) override;
+    void answered(link &sender, const frame &message) override;
     void gone(uint32_t server) override;
 
-    bool usable(uint32_t server, uint64_t now_ns);
-    void start(flight &&made);
-    message_bytes write_call(const flight &of, uint64_t wait_us);
-    void fail_over(flight &&lost);
+    bool is_usable(uint32_t server, uint64_t now_ns);
+    void send(pending_call &&call);
+    message_bytes write_call(const pending_call &call, uint64_t wait_us);
+    void fail_over(pending_call &&lost);
     void hedge_slow(uint64_t now_ns);
-    bool has_twin(const flight &lost);
-    void drop_twin(const flight &done);
-    uint32_t next_holder(uint32_t page, const flight &lost, uint64_t now_ns);
+    bool detach_twin(const pending_call &lost);
+    void drop_twin(const pending_call &finished);
+    uint32_t next_holder(uint32_t page, const pending_call &lost, uint64_t now_ns);
     // Own disk may be used, or the plan has given the page to this server since the pass began.
-    bool may_here(uint32_t page) const {
-        return own_disk_ || plan_.holds(node_.own().server, page);
+    bool may_compute_here(uint32_t page) const {
+        return own_disk_ || plan_.holds(node_.identity().server, page);
     }
-    void compute_here(std::span<const expert_work> experts);
-    bool take_outputs(const flight &of, std::span<const float> outputs);
-    void give_up(const flight &of, const expert_work &one);
+    void queue_own_disk(std::span<const expert_work> experts);
+    bool take_outputs(const pending_call &call, std::span<const float> outputs);
+    void fail_expert(const pending_call &call, const expert_work &expert);
     void pause(uint32_t server);
     void check_deadlines();
-    void log(const flight &of, span_end end);
-    void finish(const expert_work &one, uint64_t ns);
-    void compute_waiting();
+    void log(const pending_call &call, span_end end);
+    void finish(const expert_work &expert, uint64_t ns);
+    void compute_own_disk();
 
     peer_node &node_;
     const node_plan &plan_;
@@ -139,22 +143,22 @@ private:
     const bool own_disk_;
     const uint32_t count_;  // servers of the cluster
     lent_vector<uint8_t> distances_;
-    std::vector<one_server> of_;
-    std::deque<flight> flights_;
-    std::vector<expert_work> here_;  // experts to compute from own disk
-    uint32_t layer_ = 0;             // of the step
-    bool counted_ = false;           // the step is counted among those that call
-    bool shared_due_ = false;        // the step's shared expert may be computed while calls are
-                                     // under way
+    std::vector<peer_state> peers_;
+    std::deque<pending_call> calls_;
+    std::vector<expert_work> disk_experts_;  // experts to compute from own disk
+    uint32_t layer_ = 0;                     // of the step
+    bool counted_ = false;                   // the step is counted among those that call
+    bool shared_due_ = false;  // the step's shared expert may be computed while calls are
+                               // under way
     ring<completion> ready_;
     uint64_t next_id_ = 1, looked_ns_ = 0;
-    std::vector<uint32_t> local_;  // [tokens of the step] row of the call, and 1
+    std::vector<uint32_t> row_of_token_;  // [tokens of the step] row of the call, and 1
     std::vector<uint32_t> tokens_;
     std::string failure_;
     caller_figures figures_;
-    std::function<uint64_t()> request_of_;
-    std::vector<planned_price> planned_;
-    bool hedges_ = false;
+    std::function<uint64_t()> current_request_;
+    std::vector<planned_price> planned_prices_;
+    bool hedging_enabled_ = false;
 };
 
 }  // namespace moorage::core

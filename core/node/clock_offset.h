@@ -22,11 +22,12 @@ struct clock_sample {
 // Requires: sent <= heard, received <= answered, by the two clocks.
 constexpr clock_sample clock_sample_of(uint64_t sent_ns, uint64_t received_ns, uint64_t answered_ns,
                                        uint64_t heard_ns) {
-    const auto there = static_cast<int64_t>(received_ns - sent_ns);
-    const auto back = static_cast<int64_t>(answered_ns - heard_ns);
+    const auto outward_ns = static_cast<int64_t>(received_ns - sent_ns);
+    const auto return_ns = static_cast<int64_t>(answered_ns - heard_ns);
     const uint64_t away_ns = heard_ns - sent_ns, held_ns = answered_ns - received_ns;
     const uint64_t way_ns = away_ns > held_ns ? away_ns - held_ns : 0;
-    return {there / 2 + back / 2 + (there % 2 + back % 2) / 2, way_ns / 2 + 1, heard_ns};
+    return {outward_ns / 2 + return_ns / 2 + (outward_ns % 2 + return_ns % 2) / 2, way_ns / 2 + 1,
+            heard_ns};
 }
 
 class clock_offset {
@@ -34,16 +35,17 @@ public:
     static constexpr size_t samples = 64;
     static constexpr uint64_t drift_per_s_ns = 50'000;  // of two unsynchronised clocks
 
-    void add(const clock_sample &one) { kept_[count_++ % samples] = one; }
+    void add(const clock_sample &sample) { kept_[count_++ % samples] = sample; }
     void forget() { count_ = 0; }
     clock_sample best(uint64_t now_ns) const {
-        clock_sample made;
+        clock_sample best_sample;
         for (size_t i = 0; i < samples && i < count_; ++i) {
-            clock_sample one = kept_[i];
-            one.error_ns += (now_ns - one.taken_ns) / 1'000 * drift_per_s_ns / 1'000'000;
-            if (made.error_ns == 0 || one.error_ns < made.error_ns) made = one;
+            clock_sample sample = kept_[i];
+            sample.error_ns += (now_ns - sample.taken_ns) / 1'000 * drift_per_s_ns / 1'000'000;
+            if (best_sample.error_ns == 0 || sample.error_ns < best_sample.error_ns)
+                best_sample = sample;
         }
-        return made;
+        return best_sample;
     }
 
 private:

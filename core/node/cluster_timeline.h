@@ -1,9 +1,9 @@
 // cluster_timeline.h - the spans of several nodes on one clock. They follow a request from its home
 // to the nodes that computed for it.
 //
-//   auto said = read_node_spans(json_of_spans);          // of /spans, for each node
-//   said->asked_ns = ..., said->answered_ns = ...;       // by the asker's clock
-//   draw_cluster(events, all, {.home = "one", .request = 7});
+//   auto node = read_node_spans(json_of_spans);          // of /spans, for each node
+//   node->asked_ns = ..., node->answered_ns = ...;       // by the asker's clock
+//   draw_cluster(output, nodes, {.home = "one", .request = 7});
 //
 // The clocks of machines do not agree. Each node says how far the clocks of others are from its own
 // (clock_offset.h), and what time it was when it was asked. The offsets with the least error lead
@@ -28,7 +28,7 @@ namespace moorage::core {
 struct node_spans {
     struct offset {
         std::string server;
-        clock_sample is;
+        clock_sample sample;
     };
     std::string server;
     uint64_t incarnation = 0;
@@ -40,19 +40,19 @@ struct node_spans {
 };
 
 // The answer of /spans.
-json to_json(const node_spans &of);
-result<node_spans> read_node_spans(const json &from);
+json to_json(const node_spans &node);
+result<node_spans> read_node_spans(const json &object);
 
 // The offset of each node's clock against the first one's. error_ns is 0 for the first node itself,
 // and for nodes to which no offset leads.
-std::vector<clock_sample> common_clock(std::span<const node_spans> all);
+std::vector<clock_sample> common_clock(std::span<const node_spans> nodes);
 
 struct cluster_timeline_choice {
     std::string home;      // home of the request; empty: everything
     uint64_t request = 0;  // 0: all requests of that home
 };
 // Returns the number of spans drawn.
-uint64_t draw_cluster(timeline &to, std::span<const node_spans> all,
-                      const cluster_timeline_choice &of = {});
+uint64_t draw_cluster(timeline &output, std::span<const node_spans> nodes,
+                      const cluster_timeline_choice &choice = {});
 
 }  // namespace moorage::core

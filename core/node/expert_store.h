@@ -20,15 +20,15 @@ namespace moorage::core {
 class expert_store {
 public:
     // Borrowed; nothing is here yet. bytes_max 0: no bound.
-    explicit expert_store(const model &of, uint64_t bytes_max = 0);
+    explicit expert_store(const model &model, uint64_t bytes_max = 0);
 
     uint32_t pages() const { return static_cast<uint32_t>(slots_.size()); }
     bool has(uint32_t page) const { return slots_[page].weights != nullptr; }
     // Requires: has().
     const mlp_weights *weights(uint32_t page) const { return slots_[page].weights; }
     uint64_t image_bytes(uint32_t page) const { return image_of(page).bytes(); }
-    // Appends a range of the image to `out`. Requires: has(), within the image.
-    void copy(uint32_t page, uint64_t offset, uint64_t bytes, std::vector<std::byte> &out) const;
+    // Appends a range of the image to `target`. Requires: has(), within the image.
+    void copy(uint32_t page, uint64_t offset, uint64_t bytes, std::vector<std::byte> &target) const;
 
     // Takes the expert from the directory, without a copy. Requires: not here.
     void take_own(uint32_t page);

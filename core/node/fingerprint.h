@@ -19,8 +19,8 @@ namespace moorage::core {
 class fingerprint {
 public:
     void add(std::span<const std::byte> bytes) {
-        for (const std::byte one : bytes)
-            value_ = (value_ ^ std::to_integer<uint64_t>(one)) * 0x100000001b3u;
+        for (const std::byte byte : bytes)
+            value_ = (value_ ^ std::to_integer<uint64_t>(byte)) * 0x100000001b3u;
     }
     void add(uint64_t number) { add(std::as_bytes(std::span(&number, 1))); }
     void add(std::string_view text) {
@@ -36,12 +36,12 @@ private:
 // Covers the model's sizes, and the first bytes of every expert's matrices and of the routers. This
 // reads one page of the files for each, not all of them. Also covers the form to which activations
 // are rounded before they meet an expert.
-uint64_t fingerprint_of(const model &of, arithmetic numbers);
+uint64_t fingerprint_of(const model &model, arithmetic numbers);
 // The upper half: names of the servers, in their order. The lower half: their addresses.
 uint64_t cluster_fingerprint(std::span<const node_server> servers);
 // Which keys of two clusters differ. Requires: they do.
 std::string differing_key(uint64_t one_cluster, uint64_t other_cluster);
 // Covers every copy, and the epoch.
-uint64_t plan_fingerprint(const node_plan &of);
+uint64_t plan_fingerprint(const node_plan &plan);
 
 }  // namespace moorage::core

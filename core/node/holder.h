@@ -29,16 +29,16 @@ struct holder_figures {
 class holder {
 public:
     // All borrowed. One caller of the pool at a time.
-    holder(const model &of, thread_pool &pool, const node_plan &plan, const expert_store &experts,
-           links &through, span_log &spans);
+    holder(const model &model, thread_pool &pool, const node_plan &plan,
+           const expert_store &experts, links &connections, span_log &spans);
     // Whether a waiting call needs the expert.
     bool needs(uint32_t page) const;
 
     // Handles a call, a cancellation, or a request for weights. Returns whether it keeps the
     // message.
-    bool arrived(link &from, const frame &of, uint64_t lent);
+    bool arrived(link &sender, const frame &message, uint64_t wire_message);
     // Drops the calls of a connection that has ended.
-    void gone(const link &which);
+    void gone(const link &peer);
     bool pending() const { return !waiting_.empty(); }
     // Computes some of the waiting calls, the oldest first, and answers them. Requires: pending().
     void compute();
@@ -49,33 +49,33 @@ public:
     std::span<const uint64_t> activations() const { return activations_; }
 
 private:
-    struct waiting_call {
-        uint64_t connection, lent, id, arrived_ns;
+    struct received_call {
+        uint64_t connection, wire_message, id, arrived_ns;
         uint32_t server;  // the caller, its incarnation, and its request
         uint64_t home, request;
-        call_view of;
+        call_view body;
     };
-    void log(const waiting_call &one, span_end end, uint64_t began_ns, uint64_t ended_ns);
-    void log_end(const waiting_call &one, span_end end) {  // for a call that was not computed
+    void log(const received_call &call, span_end end, uint64_t began_ns, uint64_t ended_ns);
+    void log_end(const received_call &call, span_end end) {  // for a call that was not computed
         const uint64_t now_ns = steady_ns();
-        log(one, end, now_ns, now_ns);
+        log(call, end, now_ns, now_ns);
     }
-    bool take_call(link &from, const frame &of, uint64_t lent);
-    std::string where_is(uint32_t page, uint64_t epoch) const;
-    void fail(link &from, uint64_t id, const refusal_view &why);
-    void give_weights(link &from, const frame &of);
+    bool take_call(link &sender, const frame &message, uint64_t wire_message);
+    std::string explain_missing(uint32_t page, uint64_t epoch) const;
+    void fail(link &sender, uint64_t id, const refusal_view &refusal);
+    void send_weights(link &sender, const frame &message);
     void take_batch();
-    void add_items(const waiting_call &one, std::span<float> outputs);
+    void add_items(const received_call &call, std::span<float> outputs);
     void answer(uint64_t began_ns);
 
     const node_plan &plan_;
     const expert_store &experts_;
     links &links_;
     span_log &spans_;
-    expert_batch batch_of_;
-    std::deque<waiting_call> waiting_;
+    expert_batch expert_batch_;
+    std::deque<received_call> waiting_;
     uint64_t waiting_rows_ = 0;
-    std::vector<waiting_call> batch_;
+    std::vector<received_call> batch_;
     std::vector<message_bytes> replies_;  // [batch]
     std::vector<batch_item> items_;
     std::vector<uint64_t> activations_;

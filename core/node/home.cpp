@@ -35,7 +35,7 @@ public:
                 view.host_distinct_tokens ? view.host_distinct_tokens[i] : 1;
     }
     std::vector<uint64_t> counts;
-    uint64_t told_ns = steady_ns();
+    uint64_t reported_ns = steady_ns();
 
 private:
     uint32_t experts_;
@@ -44,14 +44,14 @@ private:
 // Members are in the order of their construction: later ones borrow earlier.
 class home_run {
 public:
-    home_run(const run_config &config, run_resources &shared, peer_node &at, thread_pool &pool,
+    home_run(const run_config &config, run_resources &shared, peer_node &node, thread_pool &pool,
              const home_options &options)
         : config_(config),
           shared_(shared),
-          node_(at),
+          node_(node),
           pool_(pool),
           options_(options),
-          faults_(config.action) {}
+          faults_(config.fault_action) {}
 
     status make() {
         for (const auto part :
@@ -71,19 +71,19 @@ private:
     status make_pipeline();
     moorage_limits limits() const;
     void follow_plan();
-    void tell_demand();
+    void report_demand();
     bool next_pass() {
         follow_plan();
-        tell_demand();
-        return line_->next_pass();
+        report_demand();
+        return pipeline_->next_pass();
     }
-    status taken_in() const;
+    status check_accepted() const;
     void take_requests(home_result &done);
-    bool broken() const {
-        return !faults_.fatal().empty() || where_->failed() || !source_->failure().empty();
+    bool has_failed() const {
+        return !faults_.fatal().empty() || executor_->failed() || !source_->failure().empty();
     }
     void describe(run_report &report) const;
-    bool holds(uint32_t page) const { return node_.plan().holds(node_.own().server, page); }
+    bool holds(uint32_t page) const { return node_.plan().holds(node_.identity().server, page); }
 
     const run_config &config_;
     run_resources &shared_;
@@ -104,10 +104,10 @@ private:
     std::vector<uint8_t> kept_;  // [pages] resident
     bool behind_ = false;        // a page that is to go was in use
     std::unique_ptr<demand_counter> demand_;
-    std::unique_ptr<ledger> truth_;
-    std::unique_ptr<cpu_executor> where_;
+    std::unique_ptr<ledger> ledger_;
+    std::unique_ptr<cpu_executor> executor_;
     policy_set policies_;
-    std::unique_ptr<pipeline> line_;
+    std::unique_ptr<pipeline> pipeline_;
 };
 
 status home_run::check() {
@@ -129,13 +129,13 @@ status home_run::make_source() {
     const auto opened = shared_.open_model(config_.model);
     if (!opened) return opened.failure();
     opened_ = *opened;
-    const model &of = *opened_->of;
+    const model &model = *opened_->loaded_model;
     if (options_.desk) {
         // They come later.
     } else if (options_.requests) {
         job_.requests = *options_.requests;
     } else {
-        auto job = make_job(config_, of, opened_->words.get());
+        auto job = make_job(config_, model, opened_->loaded_tokenizer.get());
         if (!job) return job.failure();
         job_ = std::move(*job);
     }
@@ -143,8 +143,8 @@ status home_run::make_source() {
     options.batch = config_.batch;
     options.prefill = config_.prefill;
     options.tokens = config_.tokens;
-    options.how = sampling_of(config_);
-    auto stops = end_texts(config_, of, opened_->words.get(), options);
+    options.sampling_options = sampling_of(config_);
+    auto stops = end_texts(config_, model, opened_->loaded_tokenizer.get(), options);
     if (!stops) return stops.failure();
     stops_ = std::move(*stops);
     if (stops_ && options_.desk)
@@ -155,20 +155,20 @@ status home_run::make_source() {
                      true};
     options.on_token = options_.on_token;
     if (request_desk *const desk = options_.desk) {
-        options.more = [desk](model_request &out) { return desk->next(out); };
+        options.take_request = [desk](model_request &request) { return desk->next(request); };
         options.on_token = [desk](uint64_t request, int32_t id) { desk->wrote(request, id); };
         options.on_end = [desk](uint64_t request) { desk->ended(request); };
         options.context_max = options_.context_max;
     }
-    source_ = std::make_unique<model_source>(of, job_.requests, options);
+    source_ = std::make_unique<model_source>(model, job_.requests, options);
     return success();
 }
 
 status home_run::make_compute() {
     if (const status loaded = hardware_.load(config_); !loaded) return loaded;
-    const model &of = *opened_->of;
-    hardware_.price(shape_of(of, node_.plan().model_name), source_->context_max() / 2 + 1);
-    auto compute = cpu_model::create(of, pool_,
+    const model &model = *opened_->loaded_model;
+    hardware_.price(shape_of(model, node_.plan().model_name), source_->context_max() / 2 + 1);
+    auto compute = cpu_model::create(model, pool_,
                                      {.tokens_max = source_->tokens_max(),
                                       .streams = source_->streams(),
                                       .context_max = source_->context_max(),
@@ -177,10 +177,10 @@ status home_run::make_compute() {
     compute_ = std::move(*compute);
     source_->connect(*compute_);
     caller_ = std::make_unique<caller>(node_, *compute_, options_.own_disk);
-    caller_->go_by(options_.prices);
-    caller_->hedge(options_.hedge);
+    caller_->use_planned_prices(options_.prices);
+    caller_->enable_hedging(options_.hedge);
     if (const request_desk *const desk = options_.desk)
-        caller_->name_requests([desk] { return desk->oldest(); });
+        caller_->set_request_numbers([desk] { return desk->oldest(); });
     return success();
 }
 
@@ -190,17 +190,17 @@ status home_run::make_store() {
     capacity_ = std::max(capacity_, std::min(options_.slots, layers * experts));
     kept_.assign(size_t{layers} * experts, 0);
     transfers_ = pipeline::transfers_for(experts, 0, false);
-    truth_ = std::make_unique<ledger>(
+    ledger_ = std::make_unique<ledger>(
         layers, experts, std::vector<uint32_t>{capacity_},
         std::make_unique<arena>(layers, experts, 1, capacity_, pipeline::staging_slots));
-    auto where = cpu_executor::create({.of = opened_->of.get(),
-                                       .compute = compute_.get(),
-                                       .places = &truth_->rows(),
-                                       .transfers_max = transfers_,
-                                       .in_place = true,
-                                       .beside = caller_.get()});
-    if (!where) return where.failure();
-    where_ = std::move(*where);
+    auto executor = cpu_executor::create({.source_model = opened_->loaded_model.get(),
+                                          .compute = compute_.get(),
+                                          .places = &ledger_->rows(),
+                                          .transfers_max = transfers_,
+                                          .in_place = true,
+                                          .beside = caller_.get()});
+    if (!executor) return executor.failure();
+    executor_ = std::move(*executor);
     return success();
 }
 
@@ -209,17 +209,18 @@ moorage_limits home_run::limits() const {
     limits.slots = capacity_;
     limits.transfers_max = transfers_;
     limits.expert_bytes = hardware_.costs().shape().expert_bytes;
-    limits.hidden_size = policies_.hidden() ? source_->hidden_size() : 0;
+    limits.hidden_size = policies_.needs_hidden_states() ? source_->hidden_size() : 0;
     return limits;
 }
 
 status home_run::make_policies() {
-    policy_set::request request{.config = config_,
-                                .known = shared_.policies(),
-                                .offers = source_->offers(),
-                                .source_name = config_.model.string(),
-                                .where = {truth_->view(), hardware_.shown().lent(), where_->clock(),
-                                          nullptr, config_.seed, &faults_}};
+    policy_set::request request{
+        .config = config_,
+        .policy_registry = shared_.policies(),
+        .offers = source_->offers(),
+        .source_name = config_.model.string(),
+        .common_environment = {ledger_->view(), hardware_.policy_costs().lent(), executor_->clock(),
+                               nullptr, config_.seed, &faults_}};
     if (const status done = policies_.make(request); !done) return done;
     moorage_limits bounds = limits();
     const machine_table table({hardware_.costs(), {}}, {{capacity_}}, MOORAGE_NONE,
@@ -232,34 +233,34 @@ status home_run::make_policies() {
 
 status home_run::make_pipeline() {
     demand_ = std::make_unique<demand_counter>(source_->layers(), source_->experts());
-    line_ = std::make_unique<pipeline>(pipeline::parts{
-        .from = source_.get(),
-        .where = where_.get(),
+    pipeline_ = std::make_unique<pipeline>(pipeline::parts{
+        .pass_source = source_.get(),
+        .run_executor = executor_.get(),
         .costs = &hardware_.costs(),
-        .shown = &*hardware_.shown(),
-        .truth = truth_.get(),
+        .policy_costs = &*hardware_.policy_costs(),
+        .device_memories = ledger_.get(),
         .faults = &faults_,
-        .policies = policies_.all(),
+        .policies = policies_.by_stage(),
         .slots = {capacity_},
         .buffer_slots = 0,
         .transfers_max = transfers_,
         .needs = policies_.needs() | MOORAGE_NEEDS_WEIGHTS,
-        .hidden = policies_.hidden(),
+        .needs_hidden_states = policies_.needs_hidden_states(),
         .watcher = demand_.get(),
         .routing = {config_.exact_requests, config_.substitution_max, policies_.lossy()},
-        .others = caller_.get()});
+        .cluster_peers = caller_.get()});
     behind_ = true;
     follow_plan();
     return success();
 }
 
-void home_run::tell_demand() {
+void home_run::report_demand() {
     constexpr uint64_t tell_ns = 500'000'000;
     const uint64_t now_ns = steady_ns();
-    if (now_ns - demand_->told_ns < tell_ns) return;
-    if (node_.tell_demand(demand_->counts, (now_ns - demand_->told_ns) / 1'000'000))
+    if (now_ns - demand_->reported_ns < tell_ns) return;
+    if (node_.report_demand(demand_->counts, (now_ns - demand_->reported_ns) / 1'000'000))
         std::ranges::fill(demand_->counts, 0);
-    demand_->told_ns = now_ns;
+    demand_->reported_ns = now_ns;
 }
 
 // Between passes: makes the experts that the plan gives this server resident, as far as there are
@@ -270,13 +271,13 @@ void home_run::follow_plan() {
     behind_ = false;
     for (uint32_t page = 0; page < kept_.size(); ++page) {
         if (!kept_[page] || holds(page)) continue;
-        kept_[page] = !line_->forget(page);
+        kept_[page] = !pipeline_->evict(page);
         behind_ |= kept_[page] != 0;
     }
     auto free = capacity_ - static_cast<uint32_t>(std::ranges::count(kept_, 1));
     for (uint32_t page = 0; page < kept_.size() && free != 0; ++page) {
         if (kept_[page] || !holds(page)) continue;
-        line_->keep(page);
+        pipeline_->make_resident(page);
         kept_[page] = 1;
         --free;
     }
@@ -284,20 +285,20 @@ void home_run::follow_plan() {
 
 // A run whose files differ from those of the others would be computed from its own disk alone, and
 // look healthy. A serving run reports this in /health, and waits for them.
-status home_run::taken_in() const {
+status home_run::check_accepted() const {
     if (options_.desk) return success();
-    const std::string why = node_.refused_by_all();
-    if (why.empty()) return success();
+    const std::string reason = node_.refused_by_all();
+    if (reason.empty()) return success();
     return error{
         format("every node of the cluster refuses this one; {}; its own disk stands in for "
                "nodes that are away, not for these",
-               why)};
+               reason)};
 }
 
 result<home_result> home_run::drive() {
     caller_->connect(options_.connect_ns);
     home_result done;
-    if (const status taken = taken_in(); !taken) return taken.failure();
+    if (const status taken = check_accepted(); !taken) return taken.failure();
     if (options_.desk) take_requests(done);
     while (!options_.desk && next_pass()) {
         done.layer_steps += source_->layers();
@@ -308,11 +309,12 @@ result<home_result> home_run::drive() {
         return error{faults_.fatal() +
                      "; the run ended (set [plugins] on_fault = \"replace\" to "
                      "go on with the host's default)"};
-    if (where_->failed()) return error{where_->failure()};
+    if (executor_->failed()) return error{executor_->failure()};
     if (!source_->failure().empty()) return error{source_->failure()};
-    if (const status taken = taken_in(); !taken) return taken.failure();
-    line_->finish(done.report);
-    if (const status told = policies_.tell(done.report, faults_); !told) return told.failure();
+    if (const status taken = check_accepted(); !taken) return taken.failure();
+    pipeline_->finish(done.report);
+    if (const status reported = policies_.add_to_report(done.report, faults_); !reported)
+        return reported.failure();
     describe(done.report);
     done.calls = caller_->figures();
     return done;
@@ -322,7 +324,7 @@ void home_run::take_requests(home_result &done) {
     constexpr uint64_t look_ns = 50'000'000;
     request_desk &desk = *options_.desk;
     uint64_t end_ns = MOORAGE_NEVER;
-    while (!broken()) {
+    while (!has_failed()) {
         for (const uint64_t request : desk.take_given_up()) source_->give_up(request);
         const bool passed = next_pass();
         if (passed) done.layer_steps += source_->layers();
@@ -345,38 +347,39 @@ void home_run::describe(run_report &report) const {
     report.lossy = policies_.lossy();
     report.warnings = warnings_;
     if (!options_.desk)
-        report.text =
-            report_of(job_, *source_, opened_->words.get(), node_.plan().model_name, stops_.get());
+        report.text = report_of(job_, *source_, opened_->loaded_tokenizer.get(),
+                                node_.plan().model_name, stops_.get());
     report.requests = source_->requests().size();
     const caller_figures &calls = caller_->figures();
-    json &all = *report.config;
-    all["run"] = {{"executor", config_.executor},
-                  {"batch", config_.batch},
-                  {"prefill", config_.prefill},
-                  {"seed", config_.seed}};
-    if (const char *numbers = name_of(config_.numbers)) all["run"]["arithmetic"] = numbers;
-    all["node"] = {{"servers", node_.plan().servers.size()},
-                   {"experts_here", capacity_},
-                   {"experts_all", node_.plan().pages()},
-                   {"calls", calls.calls},
-                   {"layers_calling", calls.layers_calling},
-                   {"late", calls.late},
-                   {"lost", calls.lost},
-                   {"failed", calls.failed},
-                   {"wrong", calls.wrong},
-                   {"from_own_disk", calls.here}};
-    policies_.describe(all);
+    json &config = *report.config;
+    config["run"] = {{"executor", config_.executor},
+                     {"batch", config_.batch},
+                     {"prefill", config_.prefill},
+                     {"seed", config_.seed}};
+    if (const char *numbers = name_of(config_.arithmetic_mode))
+        config["run"]["arithmetic"] = numbers;
+    config["node"] = {{"servers", node_.plan().servers.size()},
+                      {"experts_here", capacity_},
+                      {"experts_all", node_.plan().pages()},
+                      {"calls", calls.calls},
+                      {"layers_calling", calls.layers_calling},
+                      {"late", calls.late},
+                      {"lost", calls.lost},
+                      {"failed", calls.failed},
+                      {"wrong", calls.wrong},
+                      {"from_own_disk", calls.from_own_disk}};
+    policies_.describe(config);
 }
 
 }  // namespace
 
-status serve_home(const run_config &config, run_resources &shared, peer_node &at, thread_pool &pool,
-                  home_options options) {
+status serve_home(const run_config &config, run_resources &shared, peer_node &node,
+                  thread_pool &pool, home_options options) {
     for (bool begun = false;; begun = true) {
-        home_run one(config, shared, at, pool, options);
-        if (const status made = one.make(); !made) return made;
+        home_run run(config, shared, node, pool, options);
+        if (const status prepared = run.make(); !prepared) return prepared;
         const uint64_t taken = options.desk->figures().taken;
-        const auto done = one.drive();
+        const auto done = run.drive();
         if (done) return success();
         note_no_step();  // the one that broke off is no longer at work
         log_error(format("node: a run broke off: {}", done.failure().text));
@@ -387,11 +390,11 @@ status serve_home(const run_config &config, run_resources &shared, peer_node &at
     }
 }
 
-result<home_result> run_home(const run_config &config, run_resources &shared, peer_node &at,
+result<home_result> run_home(const run_config &config, run_resources &shared, peer_node &node,
                              thread_pool &pool, const home_options &options) {
-    home_run one(config, shared, at, pool, options);
-    if (const status made = one.make(); !made) return made.failure();
-    return one.drive();
+    home_run run(config, shared, node, pool, options);
+    if (const status prepared = run.make(); !prepared) return prepared.failure();
+    return run.drive();
 }
 
 }  // namespace moorage::core

@@ -30,7 +30,7 @@ struct home_options {
     // Takes requests that come over the wire, in place of known ones, until `stop`. Then no more
     // are taken, and those under way end within peer_node::drain_ns. Borrowed.
     request_desk *desk = nullptr;
-    bool hedge = false;                      // caller::hedge
+    bool hedge = false;                      // caller::enable_hedging
     std::vector<planned_price> prices = {};  // [servers] replaces measured prices; empty: measured
     uint32_t context_max = 0;                // with a desk: positions of the longest request
 };
@@ -46,12 +46,12 @@ struct home_result {
 // meanwhile. If a run breaks off (because nobody computes an expert), the requests under way end
 // with its error text. Later requests find a new run. Returns an error only if no run can begin.
 // Requires: as below, and options.stop.
-status serve_home(const run_config &config, run_resources &shared, peer_node &at, thread_pool &pool,
-                  home_options options);
+status serve_home(const run_config &config, run_resources &shared, peer_node &node,
+                  thread_pool &pool, home_options options);
 
-// Requires: config.model is open in `shared` as `at` has it, config.executor is cpu. `pool` is the
-// one with which `at` computes.
-result<home_result> run_home(const run_config &config, run_resources &shared, peer_node &at,
+// Requires: config.model is open in `shared` as `node` has it, config.executor is cpu. `pool` is
+// the one with which `node` computes.
+result<home_result> run_home(const run_config &config, run_resources &shared, peer_node &node,
                              thread_pool &pool, const home_options &options);
 
 }  // namespace moorage::core

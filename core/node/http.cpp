@@ -25,20 +25,21 @@ namespace {
 
 class file_handle {
 public:
-    explicit file_handle(int of = -1) : of_(of) {}
-    file_handle(file_handle &&other) noexcept : of_(std::exchange(other.of_, -1)) {}
-    file_handle &operator=(file_handle &&other) noexcept {
-        std::swap(of_, other.of_);
+    explicit file_handle(int descriptor = -1) : descriptor_(descriptor) {}
+    file_handle(file_handle &&source) noexcept
+        : descriptor_(std::exchange(source.descriptor_, -1)) {}
+    file_handle &operator=(file_handle &&source) noexcept {
+        std::swap(descriptor_, source.descriptor_);
         return *this;
     }
     ~file_handle() {
-        if (of_ >= 0) ::close(of_);
+        if (descriptor_ >= 0) ::close(descriptor_);
     }
-    int get() const { return of_; }
-    int release() { return std::exchange(of_, -1); }
+    int get() const { return descriptor_; }
+    int release() { return std::exchange(descriptor_, -1); }
 
 private:
-    int of_;
+    int descriptor_;
 };
 
 struct address_list {
@@ -48,7 +49,7 @@ struct address_list {
     }
 };
 
-status resolve(const std::string &address, bool to_listen, address_list &out) {
+status resolve(const std::string &address, bool to_listen, address_list &addresses) {
     const size_t colon = address.rfind(':');
     if (colon == std::string::npos || colon == 0)
         return error{
@@ -60,56 +61,56 @@ status resolve(const std::string &address, bool to_listen, address_list &out) {
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = (to_listen ? AI_PASSIVE : 0) | AI_NUMERICSERV;
     const int failed =
-        getaddrinfo(host.c_str(), address.substr(colon + 1).c_str(), &hints, &out.first);
+        getaddrinfo(host.c_str(), address.substr(colon + 1).c_str(), &hints, &addresses.first);
     if (failed != 0) return error{format("{}: {}", address, gai_strerror(failed))};
     return success();
 }
 
-error failed(const std::string &address, const char *what) {
-    return error{format("{}: {}: {}", address, what, std::strerror(errno))};
+error failed(const std::string &address, const char *problem) {
+    return error{format("{}: {}: {}", address, problem, std::strerror(errno))};
 }
 
 std::string bound_address(int socket) {
-    sockaddr_storage at{};
-    socklen_t bytes = sizeof(at);
-    if (getsockname(socket, reinterpret_cast<sockaddr *>(&at), &bytes) != 0) return "";
+    sockaddr_storage address{};
+    socklen_t bytes = sizeof(address);
+    if (getsockname(socket, reinterpret_cast<sockaddr *>(&address), &bytes) != 0) return "";
     char host[NI_MAXHOST], port[NI_MAXSERV];
-    if (getnameinfo(reinterpret_cast<sockaddr *>(&at), bytes, host, sizeof(host), port,
+    if (getnameinfo(reinterpret_cast<sockaddr *>(&address), bytes, host, sizeof(host), port,
                     sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
         return "";
-    return std::string(at.ss_family == AF_INET6 ? format("[{}]", host) : host) + ":" + port;
+    return std::string(address.ss_family == AF_INET6 ? format("[{}]", host) : host) + ":" + port;
 }
 
-std::string whole(const http_answer &of) {
-    const char *const reason = of.code == 200   ? "OK"
-                               : of.code == 404 ? "Not Found"
-                               : of.code == 503 ? "Service Unavailable"
-                                                : "Bad Request";
+std::string format_response(const http_answer &answer) {
+    const char *const reason = answer.code == 200   ? "OK"
+                               : answer.code == 404 ? "Not Found"
+                               : answer.code == 503 ? "Service Unavailable"
+                                                    : "Bad Request";
     return format(
         "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nCache-Control: "
         "no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n{}",
-        of.code, reason, of.type, of.body.size(), of.body);
+        answer.code, reason, answer.type, answer.body.size(), answer.body);
 }
 
 // One that has connected: it asks, then it is answered.
-struct asking {
+struct http_client {
     file_handle socket;
     uint64_t until_ns = 0;
     std::string request, answer;
     size_t sent = 0;
 
     // Whether it goes on.
-    bool read(const http_server::handler &by) {
-        char some[2048];
-        const ssize_t count = ::recv(socket.get(), some, sizeof(some), 0);
+    bool read(const http_server::handler &handler) {
+        char chunk[2048];
+        const ssize_t count = ::recv(socket.get(), chunk, sizeof(chunk), 0);
         if (count < 0) return errno == EAGAIN || errno == EINTR;
         if (count == 0) return false;
-        request.append(some, static_cast<size_t>(count));
+        request.append(chunk, static_cast<size_t>(count));
         if (request.find("\r\n\r\n") == std::string::npos)
             return request.size() <= http_server::request_bytes_max;
         const std::string_view path = path_of_request(request);
-        answer =
-            whole(path.empty() ? http_answer{400, "text/plain", "GET and a path\n"} : by(path));
+        answer = format_response(path.empty() ? http_answer{400, "text/plain", "GET and a path\n"}
+                                              : handler(path));
         return write();
     }
     bool write() {
@@ -121,11 +122,11 @@ struct asking {
     }
 };
 
-bool wait_for(int socket, short what, uint64_t until_ns) {
+bool wait_for(int socket, short events, uint64_t until_ns) {
     const uint64_t now_ns = steady_ns();
     if (now_ns >= until_ns) return false;
-    pollfd one{socket, what, 0};
-    return ::poll(&one, 1, static_cast<int>((until_ns - now_ns) / 1'000'000 + 1)) > 0;
+    pollfd polled{socket, events, 0};
+    return ::poll(&polled, 1, static_cast<int>((until_ns - now_ns) / 1'000'000 + 1)) > 0;
 }
 
 }  // namespace
@@ -143,67 +144,68 @@ std::string_view path_of_request(std::string_view request) {
 
 result<std::unique_ptr<http_server>> http_server::listen(const std::string &address,
                                                          handler answer) {
-    address_list at;
-    if (const status known = resolve(address, true, at); !known) return known.failure();
+    address_list addresses;
+    if (const status known = resolve(address, true, addresses); !known) return known.failure();
     file_handle listener(
-        ::socket(at.first->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+        ::socket(addresses.first->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (listener.get() < 0) return failed(address, "socket");
     const int yes = 1;
     ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-    if (::bind(listener.get(), at.first->ai_addr, at.first->ai_addrlen) != 0)
+    if (::bind(listener.get(), addresses.first->ai_addr, addresses.first->ai_addrlen) != 0)
         return failed(address, "cannot be listened at");
     if (::listen(listener.get(), 64) != 0) return failed(address, "cannot be listened at");
     file_handle waker(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (waker.get() < 0) return failed(address, "eventfd");
-    std::unique_ptr<http_server> made(new http_server());
-    made->address_ = bound_address(listener.get());
-    made->listener_ = listener.release();
-    made->waker_ = waker.release();
-    made->answer_ = std::move(answer);
-    made->thread_ = std::thread([server = made.get()] { server->run(); });
-    return made;
+    std::unique_ptr<http_server> new_server(new http_server());
+    new_server->address_ = bound_address(listener.get());
+    new_server->listener_ = listener.release();
+    new_server->waker_ = waker.release();
+    new_server->answer_ = std::move(answer);
+    new_server->thread_ = std::thread([server = new_server.get()] { server->run(); });
+    return new_server;
 }
 
 http_server::~http_server() {
-    const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t told = ::write(waker_, &one, sizeof(one));
+    const uint64_t wake_count = 1;
+    [[maybe_unused]] const ssize_t written_bytes = ::write(waker_, &wake_count, sizeof(wake_count));
     if (thread_.joinable()) thread_.join();
     ::close(listener_);
     ::close(waker_);
 }
 
 void http_server::run() {
-    std::list<asking> all;
+    std::list<http_client> clients;
     std::vector<pollfd> watched;
     for (;;) {
         watched.assign({{waker_, POLLIN, 0}, {listener_, POLLIN, 0}});
-        for (const asking &one : all)
-            watched.push_back(
-                {one.socket.get(), static_cast<short>(one.answer.empty() ? POLLIN : POLLOUT), 0});
+        for (const http_client &client : clients)
+            watched.push_back({client.socket.get(),
+                               static_cast<short>(client.answer.empty() ? POLLIN : POLLOUT), 0});
         constexpr int look_ms = 500;
-        if (::poll(watched.data(), watched.size(), all.empty() ? -1 : look_ms) < 0 &&
+        if (::poll(watched.data(), watched.size(), clients.empty() ? -1 : look_ms) < 0 &&
             errno != EINTR)
             return;
         if (watched[0].revents != 0) return;
-        size_t at = 2;
-        for (auto one = all.begin(); one != all.end(); ++at) {
-            bool goes_on = steady_ns() < one->until_ns;
-            if (goes_on && watched[at].revents != 0)
-                goes_on = one->answer.empty() ? one->read(answer_) : one->write();
-            one = goes_on ? std::next(one) : all.erase(one);
+        size_t index = 2;
+        for (auto client = clients.begin(); client != clients.end(); ++index) {
+            bool goes_on = steady_ns() < client->until_ns;
+            if (goes_on && watched[index].revents != 0)
+                goes_on = client->answer.empty() ? client->read(answer_) : client->write();
+            client = goes_on ? std::next(client) : clients.erase(client);
         }
         if ((watched[1].revents & POLLIN) == 0) continue;
         // Accepts all that have come. If there is no room, a new connection takes the place of the
         // one that has been silent for longest.
         for (size_t i = 0; i < connections_max; ++i) {
-            file_handle came(::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-            if (came.get() < 0) break;
-            if (all.size() == connections_max) {
-                const auto silent =
-                    std::ranges::find_if(all, [](const asking &one) { return one.answer.empty(); });
-                all.erase(silent == all.end() ? all.begin() : silent);
+            file_handle accepted(
+                ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+            if (accepted.get() < 0) break;
+            if (clients.size() == connections_max) {
+                const auto silent = std::ranges::find_if(
+                    clients, [](const http_client &client) { return client.answer.empty(); });
+                clients.erase(silent == clients.end() ? clients.begin() : silent);
             }
-            all.push_back({std::move(came), steady_ns() + answer_ns, {}, {}, 0});
+            clients.push_back({std::move(accepted), steady_ns() + answer_ns, {}, {}, 0});
         }
     }
 }
@@ -212,32 +214,32 @@ result<std::string> http_get(const std::string &address, const std::string &path
                              uint64_t within_ns) {
     constexpr size_t answer_bytes_max = 1 << 24;
     const uint64_t until_ns = steady_ns() + within_ns;
-    address_list at;
-    if (const status known = resolve(address, false, at); !known) return known.failure();
+    address_list addresses;
+    if (const status known = resolve(address, false, addresses); !known) return known.failure();
     const file_handle socket(
-        ::socket(at.first->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+        ::socket(addresses.first->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (socket.get() < 0) return failed(address, "socket");
-    if (::connect(socket.get(), at.first->ai_addr, at.first->ai_addrlen) != 0 &&
+    if (::connect(socket.get(), addresses.first->ai_addr, addresses.first->ai_addrlen) != 0 &&
         errno != EINPROGRESS)
         return failed(address, "cannot be reached");
     const error silent{format("{}: no answer within {} ms", address, within_ns / 1'000'000)};
     if (!wait_for(socket.get(), POLLOUT, until_ns)) return silent;
-    int wrong = 0;
-    socklen_t bytes = sizeof(wrong);
-    ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &wrong, &bytes);
-    errno = wrong;
-    if (wrong != 0) return failed(address, "cannot be reached");
+    int socket_error = 0;
+    socklen_t bytes = sizeof(socket_error);
+    ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &socket_error, &bytes);
+    errno = socket_error;
+    if (socket_error != 0) return failed(address, "cannot be reached");
     const std::string request =
         format("GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", path, address);
     if (::send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
         static_cast<ssize_t>(request.size()))
         return failed(address, "takes no request");
     std::string answer;
-    for (char some[4096]; wait_for(socket.get(), POLLIN, until_ns);) {
-        const ssize_t count = ::recv(socket.get(), some, sizeof(some), 0);
+    for (char chunk[4096]; wait_for(socket.get(), POLLIN, until_ns);) {
+        const ssize_t count = ::recv(socket.get(), chunk, sizeof(chunk), 0);
         if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
         if (count < 0) return failed(address, "breaks off");
-        answer.append(some, static_cast<size_t>(count));
+        answer.append(chunk, static_cast<size_t>(count));
         if (answer.size() > answer_bytes_max) return error{address + ": an answer without end"};
         if (count != 0) continue;
         const size_t body = answer.find("\r\n\r\n");

@@ -5,20 +5,20 @@
 
 namespace moorage::core {
 
-uint64_t number_at(const json &of, const char *key) {
-    const auto at = of.find(key);
-    return at != of.end() && at->is_number_unsigned() ? at->get<uint64_t>() : 0;
+uint64_t number_at(const json &object, const char *key) {
+    const auto field = object.find(key);
+    return field != object.end() && field->is_number_unsigned() ? field->get<uint64_t>() : 0;
 }
 
-std::string text_at(const json &of, const char *key) {
-    const auto at = of.find(key);
-    return at != of.end() && at->is_string() ? at->get<std::string>() : std::string();
+std::string text_at(const json &object, const char *key) {
+    const auto field = object.find(key);
+    return field != object.end() && field->is_string() ? field->get<std::string>() : std::string();
 }
 
-const json &list_at(const json &of, const char *key) {
+const json &list_at(const json &object, const char *key) {
     static const json none = json::array();
-    const auto at = of.find(key);
-    return at != of.end() && at->is_array() ? *at : none;
+    const auto field = object.find(key);
+    return field != object.end() && field->is_array() ? *field : none;
 }
 
 }  // namespace moorage::core

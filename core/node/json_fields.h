@@ -8,8 +8,8 @@
 
 namespace moorage::core {
 
-uint64_t number_at(const json &of, const char *key);   // 0: no whole number there
-std::string text_at(const json &of, const char *key);  // empty: no text there
-const json &list_at(const json &of, const char *key);  // borrowed; empty: no list there
+uint64_t number_at(const json &object, const char *key);   // 0: no whole number there
+std::string text_at(const json &object, const char *key);  // empty: no text there
+const json &list_at(const json &object, const char *key);  // borrowed; empty: no list there
 
 }  // namespace moorage::core

@@ -42,12 +42,12 @@ struct node_identity {
 };
 
 struct link {
-    enum class stand : uint8_t { connecting, greeting, ready, closing };
+    enum class state_kind : uint8_t { connecting, greeting, ready, closing };
     uint64_t connection = 0;
     int32_t channel = MOORAGE_WIRE_CALLS;
     bool dialed = false;
     uint32_t dial = 0;  // number among the dialed connections of this node
-    stand stands = stand::connecting;
+    state_kind state = state_kind::connecting;
     bool draining = false;        // it said goodbye
     uint32_t server = no_server;  // the other side's server; for an accepted connection, as it says
                                   // itself
@@ -71,9 +71,9 @@ class link_events {
 public:
     virtual ~link_events() = default;
     virtual void ready(link &) = 0;
-    // A message other than greetings and pings. `lent`: its number at the wire. Returning true
-    // keeps it, until links::release().
-    virtual bool arrived(link &from, const frame &of, uint64_t lent) = 0;
+    // A message other than greetings and pings. `wire_message`: its number at the wire. Returning
+    // true keeps it, until links::release().
+    virtual bool arrived(link &sender, const frame &message, uint64_t wire_message) = 0;
     // It was ready, or draining, and is no longer. Messages sent to it will not be answered.
     virtual void gone(link &) = 0;
 };
@@ -100,7 +100,8 @@ public:
     }
 
     // All borrowed.
-    links(wire &over, const node_plan &plan, const node_identity &own, link_events &events);
+    links(wire &message_wire, const node_plan &plan, const node_identity &identity,
+          link_events &events);
     // Lets others connect.
     result<std::string> listen(const std::string &address);
     // Connects to every other server that has an address, and keeps doing so. own_too: also to its
@@ -110,9 +111,9 @@ public:
     void turn(uint64_t wait_ns);
 
     // The dialed connection of a server that takes calls; null: there is none now.
-    link *to(uint32_t server);
+    link *call_link(uint32_t server);
     // The connection for bulk data. It is dialed at the first request.
-    link *bulk_to(uint32_t server);
+    link *bulk_link(uint32_t server);
     const std::string &bulk_trouble(uint32_t server) const {
         return dials_[plan_.servers.size() + server].trouble;
     }
@@ -120,46 +121,46 @@ public:
     void tell_epoch();
     // Finds a connection by its number at the wire. null: it is gone.
     link *find(uint64_t connection);
-    // Sends what was written after begin_frame(). `head` gives kind and id; the rest is filled in.
+    // Sends what was written after begin_frame(). The other arguments go into its header.
     // False: the link is gone, or has been given up.
-    bool send(link &to, message_bytes &&written, message_kind kind, uint64_t id,
+    bool send(link &target, message_bytes &&written, message_kind kind, uint64_t id,
               uint64_t request = 0);
     // Memory of earlier messages, for reuse.
     message_bytes take_memory();
-    void release(uint64_t lent) { wire_.release(lent); }
+    void release(uint64_t wire_message) { wire_.release(wire_message); }
     // Tells the other side why, and closes the connection afterwards.
-    void refuse(link &who, refusal_reason why, const std::string &text);
-    void count(refusal_reason why) { ++figures_.refused[static_cast<size_t>(why)]; }
+    void refuse(link &peer, refusal_reason reason, const std::string &text);
+    void count_refusal(refusal_reason reason) { ++figures_.refused[static_cast<size_t>(reason)]; }
     // Takes no more calls. Says so to all, and refuses new connections.
     void drain();
     bool draining() const { return draining_; }
     // Whether nothing is left to send.
     bool idle() const;
-    void close(link &one) { lose(one, false); }
+    void close(link &peer) { lose(peer, false); }
     size_t count_open() const { return links_.size(); }
     // The other side says what is wrong, and will close.
-    void refused(link &by, const frame &of);
+    void handle_refusal(link &sender, const frame &message);
     const link_figures &figures() const { return figures_; }
     // Why the server was not reached the last time. Empty: it was reached, or not tried.
     const std::string &trouble(uint32_t server) const { return dials_[server].trouble; }
     // Whether that may be over soon: the server is there, but had no place or no time for this
     // node.
-    bool trouble_passes(uint32_t server) const { return dials_[server].passes; }
+    bool is_trouble_temporary(uint32_t server) const { return dials_[server].temporary; }
     // Whether that is a lasting refusal: another cluster, model or version, or no trust.
-    bool refused(uint32_t server) const { return dials_[server].refused; }
+    bool is_refused_by(uint32_t server) const { return dials_[server].refused; }
     template <class Body>
-    void each(Body &&body) {
-        for (auto &[connection, one] : links_) body(*one);
+    void for_each(Body &&body) {
+        for (auto &[connection, peer] : links_) body(*peer);
     }
 
 private:
-    struct dialing {  // attempts to reach a server
+    struct dial_state {  // attempts to reach a server
         uint64_t connection = 0;
         uint64_t again_ns = 0, pause_ns = retry_ns_min;
-        std::string trouble;   // of the latest attempt that ended
-        bool told = false;     // the attempt under way has reported its trouble
-        bool passes = false;   // the trouble may be over soon
-        bool refused = false;  // it lasts until somebody changes files or certificates
+        std::string trouble;            // of the latest attempt that ended
+        bool trouble_reported = false;  // the attempt under way has reported its trouble
+        bool temporary = false;         // the trouble may be over soon
+        bool refused = false;           // it lasts until somebody changes files or certificates
         bool wanted = false;
     };
     struct lent_message {
@@ -168,31 +169,31 @@ private:
     };
     void dial_due(uint64_t now_ns);
     void check_greetings(uint64_t now_ns);
-    void note_trouble(const link &dialed, refusal_reason why, const std::string &text);
-    void drop_ungreeted(link &one, refusal_reason why);
+    void note_trouble(const link &dialed, refusal_reason reason, const std::string &text);
+    void drop_ungreeted(link &peer, refusal_reason reason);
     bool has_place(const greeting &theirs, uint32_t server, std::string &text) const;
     uint64_t due_ns() const;
     void handle(const moorage_wire_event &event);
     void connected(const moorage_wire_event &event);
-    void took(const moorage_wire_event &event);
-    bool take(link &from, const moorage_wire_event &event);
-    void greeted(link &from, const frame &of);
-    void answer_ping(link &from, const frame &of);
-    void say_hello(link &to, message_kind kind);
-    refusal_reason differs(const greeting &theirs, uint64_t epoch, std::string &text) const;
-    link *ready_at(size_t dial);
+    void receive(const moorage_wire_event &event);
+    bool handle_message(link &sender, const moorage_wire_event &event);
+    void greeted(link &sender, const frame &message);
+    void answer_ping(link &sender, const frame &message);
+    void say_hello(link &target, message_kind kind);
+    refusal_reason find_difference(const greeting &theirs, uint64_t epoch, std::string &text) const;
+    link *ready_link(size_t dial);
     void closed(const moorage_wire_event &event);
-    void lose(link &who, bool at_once);
-    void flush(link &to);
-    void read_on(link &from);
-    bool give(link &to, message_bytes &&whole);
+    void lose(link &peer, bool at_once);
+    void flush(link &target);
+    void read_on(link &sender);
+    bool hand_to_wire(link &target, message_bytes &&message);
 
     wire &wire_;
     const node_plan &plan_;
-    const node_identity &own_;
+    const node_identity &identity_;
     link_events &events_;
     std::map<uint64_t, std::unique_ptr<link>> links_;  // by connection
-    std::vector<dialing> dials_;                       // [2, servers] for calls, for bulk
+    std::vector<dial_state> dials_;                    // [2, servers] for calls, for bulk
     std::deque<uint64_t> greetings_;  // connections that have not greeted, in the order of since_ns
     std::unordered_map<uint64_t, lent_message> lent_;  // by user
     std::vector<message_bytes> memory_;

@@ -12,14 +12,14 @@ namespace moorage::core {
 
 namespace {
 
-uint64_t count_at(const json &of, const char *key) {
-    const auto at = of.find(key);
-    return at != of.end() && at->is_number_unsigned() ? at->get<uint64_t>() : 0;
+uint64_t count_at(const json &object, const char *key) {
+    const auto field = object.find(key);
+    return field != object.end() && field->is_number_unsigned() ? field->get<uint64_t>() : 0;
 }
 
-json part_of(const json &of, const char *key) {
-    const auto at = of.find(key);
-    return at != of.end() && at->is_object() ? *at : json::object();
+json part_of(const json &object, const char *key) {
+    const auto field = object.find(key);
+    return field != object.end() && field->is_object() ? *field : json::object();
 }
 
 struct home_sums {
@@ -29,13 +29,13 @@ struct home_sums {
 
 class load_sums {
 public:
-    load_sums(const node_plan &plan, run_report &into) : plan_(plan), report_(into) {}
+    load_sums(const node_plan &plan, run_report &report) : plan_(plan), report_(report) {}
 
     void add(const load_request &asked, const load_outcome &done) {
         if (done.sent_ns != MOORAGE_NEVER) late_ns_.add(done.sent_ns - asked.at_ns);
         if (done.ended_ns != MOORAGE_NEVER) end_ns_ = std::max(end_ns_, done.ended_ns);
-        if (done.how != load_end::answered) {
-            ++trouble_[format("{}: {}{}{}", plan_.servers[asked.home].name, name_of(done.how),
+        if (done.end != load_end::answered) {
+            ++trouble_[format("{}: {}{}{}", plan_.servers[asked.home].name, name_of(done.end),
                               done.text.empty() ? "" : ": ", done.text)];
             return;
         }
@@ -43,7 +43,7 @@ public:
         const uint64_t latency_ns = done.ended_ns - asked.at_ns;
         const uint64_t first_ns = std::min(done.first_ns, done.ended_ns);
         // The last token goes through no layer any more.
-        const uint64_t tokens = asked.of.ids.size() + done.written.size();
+        const uint64_t tokens = asked.request.ids.size() + done.written.size();
         home.tokens += tokens - (done.written.empty() ? 0 : 1);
         ++home.requests;
         home.latency_ns.add(latency_ns);
@@ -55,24 +55,24 @@ public:
     }
 
     void finish(json &load) {
-        cluster_report &out = report_.cluster.emplace();
+        cluster_report &cluster = report_.cluster.emplace();
         report_.total_ms = static_cast<double>(end_ns_) / 1e6;
-        out.duration_s = static_cast<double>(end_ns_) / 1e9;
-        out.latency_ms = latency_ns_.summary();
+        cluster.duration_s = static_cast<double>(end_ns_) / 1e9;
+        cluster.latency_ms = latency_ns_.summary();
         report_.ttft_ms = ttft_ns_.summary();
         report_.tpot_ms = tpot_ns_.summary();
         for (auto &[home, sums] : homes_) {
             report_.requests += sums.requests;
             report_.tokens += sums.tokens;
-            out.homes.push_back({plan_.servers[home].name, sums.requests, sums.tokens,
-                                 sums.latency_ns.summary(), sums.ttft_ns.summary(),
-                                 /*local_ratio=*/{}});
+            cluster.homes.push_back({plan_.servers[home].name, sums.requests, sums.tokens,
+                                     sums.latency_ns.summary(), sums.ttft_ns.summary(),
+                                     /*local_ratio=*/{}});
         }
         if (end_ns_ != 0)
-            report_.tokens_per_s = static_cast<double>(report_.tokens) / out.duration_s;
-        for (const auto &[what, count] : trouble_)
+            report_.tokens_per_s = static_cast<double>(report_.tokens) / cluster.duration_s;
+        for (const auto &[cause, count] : trouble_)
             report_.warnings.push_back(
-                format("{}; {} request{}", what, count, count == 1 ? "" : "s"));
+                format("{}; {} request{}", cause, count, count == 1 ? "" : "s"));
         load["sent_late_ms"] = to_json(late_ns_.summary());
     }
 
@@ -85,47 +85,55 @@ private:
     uint64_t end_ns_ = 0;
 };
 
-void add_home(const node_plan &plan, uint32_t server, const node_counts &before,
-              const node_counts &now, run_report &report, uint64_t &activations,
+void add_home(const node_plan &plan, uint32_t server, const node_counts &start_counts,
+              const node_counts &end_counts, run_report &report, uint64_t &activations,
               uint64_t &elsewhere) {
-    cluster_report &out = *report.cluster;
-    out.calls += now.calls - before.calls;
+    cluster_report &cluster = *report.cluster;
+    cluster.calls += end_counts.calls - start_counts.calls;
     // Summed up here, and divided when all are there.
-    out.remote_call_ms += static_cast<double>(now.called_us - before.called_us) / 1e3;
-    const uint64_t all = now.activations - before.activations;
-    const uint64_t away = now.elsewhere - before.elsewhere;
-    activations += all;
-    elsewhere += away;
-    for (cluster_report::home &home : out.homes)
+    cluster.remote_call_ms +=
+        static_cast<double>(end_counts.called_us - start_counts.called_us) / 1e3;
+    const uint64_t home_activations = end_counts.activations - start_counts.activations;
+    const uint64_t home_elsewhere = end_counts.elsewhere - start_counts.elsewhere;
+    activations += home_activations;
+    elsewhere += home_elsewhere;
+    for (cluster_report::home &home : cluster.homes)
         if (home.name == plan.servers[server].name)
-            home.local_ratio =
-                all == 0 ? 1 : 1 - static_cast<double>(away) / static_cast<double>(all);
-    for (uint32_t other = 0; other < plan.servers.size(); ++other) {
-        const auto add = [&](uint32_t from, uint32_t to, uint64_t bytes) {
+            home.local_ratio = home_activations == 0
+                                   ? 1
+                                   : 1 - static_cast<double>(home_elsewhere) /
+                                             static_cast<double>(home_activations);
+    for (uint32_t peer = 0; peer < plan.servers.size(); ++peer) {
+        const auto add = [&](uint32_t source, uint32_t target, uint64_t bytes) {
             if (bytes == 0) return;
-            const auto at = std::ranges::find_if(out.links, [&](const cluster_report::link &one) {
-                return one.from == plan.servers[from].name && one.to == plan.servers[to].name;
-            });
-            cluster_report::link &link = at != out.links.end()
-                                             ? *at
-                                             : out.links.emplace_back(cluster_report::link{
-                                                   plan.servers[from].name, plan.servers[to].name});
+            const auto found =
+                std::ranges::find_if(cluster.links, [&](const cluster_report::link &entry) {
+                    return entry.source == plan.servers[source].name &&
+                           entry.target == plan.servers[target].name;
+                });
+            cluster_report::link &link =
+                found != cluster.links.end()
+                    ? *found
+                    : cluster.links.emplace_back(cluster_report::link{plan.servers[source].name,
+                                                                      plan.servers[target].name});
             link.activation_bytes += bytes;
             report.bytes.network += bytes;
         };
-        add(server, other, now.servers[other].there - before.servers[other].there);
-        add(other, server, now.servers[other].back - before.servers[other].back);
+        add(server, peer,
+            end_counts.servers[peer].outward_bytes - start_counts.servers[peer].outward_bytes);
+        add(peer, server,
+            end_counts.servers[peer].return_bytes - start_counts.servers[peer].return_bytes);
     }
 }
 
 void add_nodes(const node_plan &plan, const load_seen &seen, run_report &report) {
     uint64_t activations = 0, elsewhere = 0;
     for (uint32_t server = 0; server < plan.servers.size(); ++server) {
-        const bool known = server < seen.after.size() && seen.after[server] &&
-                           server < seen.before.size() && seen.before[server] &&
-                           seen.before[server]->incarnation == seen.after[server]->incarnation;
+        const bool known = server < seen.end.size() && seen.end[server] &&
+                           server < seen.start.size() && seen.start[server] &&
+                           seen.start[server]->incarnation == seen.end[server]->incarnation;
         if (known)
-            add_home(plan, server, *seen.before[server], *seen.after[server], report, activations,
+            add_home(plan, server, *seen.start[server], *seen.end[server], report, activations,
                      elsewhere);
         else
             report.warnings.push_back(
@@ -133,8 +141,9 @@ void add_nodes(const node_plan &plan, const load_seen &seen, run_report &report)
                        "again); calls, links and local share are without it",
                        plan.servers[server].name));
     }
-    std::ranges::sort(report.cluster->links, {},
-                      [](const cluster_report::link &one) { return std::pair(one.from, one.to); });
+    std::ranges::sort(report.cluster->links, {}, [](const cluster_report::link &link) {
+        return std::pair(link.source, link.target);
+    });
     if (report.cluster->calls != 0)
         report.cluster->remote_call_ms /= static_cast<double>(report.cluster->calls);
     report.cluster->by_token = true;
@@ -150,28 +159,28 @@ void add_nodes(const node_plan &plan, const load_seen &seen, run_report &report)
 
 std::optional<node_counts> counts_of(const json &status, size_t servers) {
     if (!status.is_object() || !status.contains("served")) return std::nullopt;
-    node_counts made;
-    made.incarnation = count_at(status, "incarnation");
-    made.served = count_at(part_of(status, "served"), "calls");
+    node_counts counts;
+    counts.incarnation = count_at(status, "incarnation");
+    counts.served = count_at(part_of(status, "served"), "calls");
     const json called = part_of(status, "called");
-    made.calls = count_at(called, "calls");
-    made.activations = count_at(called, "activations");
-    made.elsewhere = count_at(called, "elsewhere");
-    made.servers.resize(servers);
+    counts.calls = count_at(called, "calls");
+    counts.activations = count_at(called, "activations");
+    counts.elsewhere = count_at(called, "elsewhere");
+    counts.servers.resize(servers);
     const auto peers = status.find("peers");
     if (peers != status.end() && peers->is_array())
         for (size_t i = 0; i < std::min(servers, peers->size()); ++i) {
             if (!(*peers)[i].is_object()) continue;
             const json bytes = part_of((*peers)[i], "hidden_bytes");
-            made.called_us += count_at((*peers)[i], "called_us");
-            made.servers[i] = {count_at(bytes, "there"), count_at(bytes, "back")};
+            counts.called_us += count_at((*peers)[i], "called_us");
+            counts.servers[i] = {count_at(bytes, "there"), count_at(bytes, "back")};
         }
-    return made;
+    return counts;
 }
 
 load_ends ends_of(const std::vector<load_outcome> &outcomes) {
     load_ends ends{};
-    for (const load_outcome &one : outcomes) ++ends[static_cast<size_t>(one.how)];
+    for (const load_outcome &outcome : outcomes) ++ends[static_cast<size_t>(outcome.end)];
     return ends;
 }
 
@@ -187,9 +196,9 @@ run_report report_of(const node_plan &plan, const std::vector<load_request> &req
     const load_ends ends = ends_of(outcomes);
     load["requests"] = requests.size();
     for (size_t i = 0; i < ends.size(); ++i) load[name_of(static_cast<load_end>(i))] = ends[i];
-    json &all = *report.config;
-    all["run"] = {{"executor", "nodes"}};
-    all["load"] = std::move(load);
+    json &config = *report.config;
+    config["run"] = {{"executor", "nodes"}};
+    config["load"] = std::move(load);
     return report;
 }
 

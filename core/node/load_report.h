@@ -21,18 +21,18 @@ struct node_counts {
     uint64_t incarnation = 0;
     uint64_t calls = 0, activations = 0, elsewhere = 0, served = 0;
     uint64_t called_us = 0;  // total time of its calls
-    struct way {
-        uint64_t there = 0, back = 0;  // bytes of hidden states
-        bool operator==(const way &) const = default;
+    struct link_bytes {
+        uint64_t outward_bytes = 0, return_bytes = 0;  // bytes of hidden states
+        bool operator==(const link_bytes &) const = default;
     };
-    std::vector<way> servers;
+    std::vector<link_bytes> servers;
 };
 // nullopt: the status has no such counters. `servers`: number of servers in the cluster.
 std::optional<node_counts> counts_of(const json &status, size_t servers);
 
 struct load_seen {
     // [servers] before and after the load.
-    std::vector<std::optional<node_counts>> before, after;
+    std::vector<std::optional<node_counts>> start, end;
 };
 
 // How many requests ended in each way.

@@ -22,7 +22,7 @@ namespace moorage::core {
 struct load_request {
     uint32_t home = 0;   // server of the plan
     uint64_t at_ns = 0;  // since the load began; never decreases
-    model_request of;
+    model_request request;
 };
 
 // How a request ended.
@@ -34,11 +34,11 @@ enum class load_end : uint8_t {
     late,     // nothing came for load_options::patience_ns, or the home is silent
     stopped   // the load was ended before
 };
-const char *name_of(load_end how);
+const char *name_of(load_end end);
 
 // Times since the load began; MOORAGE_NEVER: has not happened.
 struct load_outcome {
-    load_end how = load_end::stopped;
+    load_end end = load_end::stopped;
     uint64_t sent_ns = MOORAGE_NEVER, first_ns = MOORAGE_NEVER, ended_ns = MOORAGE_NEVER;
     uint64_t number = 0;     // the number that its home gave it, for the log; 0: no answer
     uint32_t queued_us = 0;  // time at the home before its first pass
@@ -65,7 +65,7 @@ struct load_options {
 
 // Uses an open wire. `plan` gives the servers and the greeting. Outcomes are in the order of the
 // requests. Requires: homes below the plan's servers, times that never decrease.
-std::vector<load_outcome> run_load(wire &over, const node_plan &plan, uint64_t incarnation,
+std::vector<load_outcome> run_load(wire &message_wire, const node_plan &plan, uint64_t incarnation,
                                    const std::vector<load_request> &requests,
                                    const load_options &options);
 

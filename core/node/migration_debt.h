@@ -1,9 +1,9 @@
 // migration_debt.h - how long experts that move between this node and another one may delay the
 // calls between them. This is the budget of core/cluster/network.h, with measured times.
 //
-//   debt.begins(now); ... debt.ends(now);               // ranges
-//   debt.called(pairs, sent, now, network);             // calls, whichever side moves what
-//   if (now >= debt.from_ns()) ...                      // the next range
+//   debt.begin_range(now); ... debt.end_range(now);     // ranges
+//   debt.add_call(pairs, sent, now, network);           // calls, whichever side moves what
+//   if (now >= debt.next_range_ns()) ...                // the next range
 //
 // The network time of a call is compared with the time of calls during which no range was under
 // way. If calls were delayed by more than `share` of their usual time, no range begins. It begins
@@ -28,17 +28,17 @@ public:
     explicit migration_debt(double share) : share_(share) {}
 
     // A range is requested, or has come.
-    void begins(uint64_t now_ns) {
+    void begin_range(uint64_t now_ns) {
         under_way_ = true;
         ended_ns_ = std::max(ended_ns_, now_ns);
     }
-    void ends(uint64_t now_ns) {
+    void end_range(uint64_t now_ns) {
         under_way_ = false;
         ended_ns_ = std::max(ended_ns_, now_ns);
     }
     // A range is given. Nobody reports its arrival; the next one is requested at that time or
     // later.
-    void gives(uint64_t now_ns) {
+    void note_given_range(uint64_t now_ns) {
         const uint64_t gap_ns = now_ns - given_ns_;
         if (given_ns_ != 0 && gap_ns < range_ns_max)
             range_ns_ = std::min(range_ns_ + range_ns_ / 8, gap_ns);
@@ -46,13 +46,13 @@ public:
     }
     // A call that was sent at `sent_ns` has come back at `now_ns`. network_ns: the part in which it
     // neither waited for the other's processor nor was computed.
-    void called(uint32_t pairs, uint64_t sent_ns, uint64_t now_ns, uint64_t network_ns) {
+    void add_call(uint32_t pairs, uint64_t sent_ns, uint64_t now_ns, uint64_t network_ns) {
         called_ns_ = now_ns;
-        const bool given = given_ns_ != 0 && given_ns_ + range_ns_ > sent_ns;
-        if (!under_way_ && !given && ended_ns_ <= sent_ns) {
+        const bool range_given = given_ns_ != 0 && given_ns_ + range_ns_ > sent_ns;
+        if (!under_way_ && !range_given && ended_ns_ <= sent_ns) {
             quiet_.add(pairs, network_ns);
             busy_ns_ += network_ns;
-        } else if (quiet_.known()) {
+        } else if (quiet_.has_estimate()) {
             const uint64_t usual_ns = quiet_.expected_ns(pairs);
             busy_ns_ += usual_ns;
             delayed_ns_ += static_cast<int64_t>(network_ns) - static_cast<int64_t>(usual_ns);
@@ -60,9 +60,9 @@ public:
         }
     }
     // When the next range may begin; 0: at once.
-    uint64_t from_ns() const {
+    uint64_t next_range_ns() const {
         if (std::isinf(share_) || called_ns_ == 0) return 0;
-        if (!quiet_.known()) return called_ns_ + learns_ns;
+        if (!quiet_.has_estimate()) return called_ns_ + learns_ns;
         const double above_ns =
             static_cast<double>(delayed_ns_) - share_ * static_cast<double>(busy_ns_);
         if (above_ns <= 0) return 0;

@@ -30,7 +30,7 @@ struct mover_options {
 
 struct mover_figures {
     uint64_t copies = 0, bytes = 0, ranges = 0;  // brought
-    uint64_t own = 0;                            // from the own directory
+    uint64_t from_own_directory = 0;             // from the own directory
     uint64_t failed = 0;                         // sources that were abandoned
     uint64_t busy_ns = 0;                        // time in which a range was under way
     uint64_t held_ns = 0;                        // time in which the budget of delay held a range
@@ -40,40 +40,40 @@ struct mover_figures {
 class mover {
 public:
     // All borrowed. `debts` [servers].
-    mover(links &through, const node_plan &plan, expert_store &store, uint32_t server,
+    mover(links &connections, const node_plan &plan, expert_store &store, uint32_t server,
           const mover_options &options, std::span<migration_debt> debts);
 
     // Sets the copies of the plan in force that come here, in place of earlier ones. A copy under
     // way that is no longer wanted is given up.
-    void want(std::span<const moving_copy> all);
+    void set_wanted(std::span<const moving_copy> copies);
     // Does the work that is due. `demand`: calls wait here.
     void turn(bool demand);
     // Time of its next work. UINT64_MAX: not before a message comes.
     uint64_t due_ns() const;
     // An answer on a connection for bulk.
-    void answered(link &from, const frame &of);
-    void gone(const link &which);
+    void answered(link &sender, const frame &message);
+    void gone(const link &peer);
     // Copies that are wanted and here, but that the plan does not give this node yet.
     std::span<const uint32_t> arrived() const { return arrived_; }
     uint64_t waiting() const { return wanted_.size(); }
     const mover_figures &figures() const { return figures_; }
 
 private:
-    struct moving {  // the first of wanted_, once it has begun
+    struct incoming_copy {  // the first of wanted_, once it has begun
         uint32_t page = 0, source = no_server;
         uint64_t connection = 0, id = 0;  // the range under way; id 0: none
         uint64_t offset = 0, asked_ns = 0;
-        std::byte *to = nullptr;
+        std::byte *target = nullptr;
         std::vector<uint32_t> tried;
     };
     bool choose_source();
     void begin();
-    void ask(link &from);
-    bool held_back(uint64_t now_ns);
+    void ask(link &source);
+    bool update_held_back(uint64_t now_ns);
     void range_over(uint64_t now_ns);
-    void leave_source(const char *why);
-    void finish(bool own);
-    void tell(uint64_t now_ns);
+    void leave_source(const char *reason);
+    void finish(bool from_own_directory);
+    void log_progress(uint64_t now_ns);
 
     links &links_;
     const node_plan &plan_;
@@ -82,16 +82,16 @@ private:
     const mover_options options_;
     const std::span<migration_debt> debts_;
     std::vector<moving_copy> wanted_;
-    std::optional<moving> under_way_;
+    std::optional<incoming_copy> under_way_;
     std::vector<uint32_t> arrived_;
     uint64_t next_ns_ = 0;  // when the budget allows a range
     uint64_t held_ns_ = 0;  // since when the budget of delay holds it back; 0: it does not
     uint64_t next_id_ = 1;
     mover_figures figures_;
     struct {  // since the last expert began to come
-        uint64_t begun_ns = 0, said_ns = 0, bytes = 0;
+        uint64_t begun_ns = 0, reported_ns = 0, bytes = 0;
         size_t copies = 0;
-    } told_;
+    } progress_;
 };
 
 }  // namespace moorage::core

@@ -8,53 +8,54 @@
 
 namespace moorage::core {
 
-void set_holders(node_plan &of, std::span<const std::vector<uint32_t>> of_pages) {
-    of.first.assign(1, 0);
-    of.holders.clear();
-    for (std::vector<uint32_t> servers : of_pages) {
+void set_holders(node_plan &plan, std::span<const std::vector<uint32_t>> page_holders) {
+    plan.first.assign(1, 0);
+    plan.holders.clear();
+    for (std::vector<uint32_t> servers : page_holders) {
         std::ranges::sort(servers);
         const auto end = std::unique(servers.begin(), servers.end());
-        of.holders.insert(of.holders.end(), servers.begin(), end);
-        of.first.push_back(static_cast<uint32_t>(of.holders.size()));
+        plan.holders.insert(plan.holders.end(), servers.begin(), end);
+        plan.first.push_back(static_cast<uint32_t>(plan.holders.size()));
     }
-    of.plan = plan_fingerprint(of);
+    plan.plan = plan_fingerprint(plan);
 }
 
 namespace {
 
-void add_first_bytes(fingerprint &to, const matrix &of) {
+void add_first_bytes(fingerprint &hash, const matrix &weights) {
     constexpr uint64_t sample_bytes = 64;
-    to.add(static_cast<uint64_t>(of.type));
-    to.add(of.rows);
-    to.add(of.columns);
-    if (of) to.add({of.data, static_cast<size_t>(std::min(bytes_of(of), sample_bytes))});
+    hash.add(static_cast<uint64_t>(weights.type));
+    hash.add(weights.rows);
+    hash.add(weights.columns);
+    if (weights)
+        hash.add({weights.data, static_cast<size_t>(std::min(bytes_of(weights), sample_bytes))});
 }
 
 }  // namespace
 
-uint64_t fingerprint_of(const model &of, arithmetic numbers) {
-    const model_config &config = of.config();
-    fingerprint made;
-    made.add(config.architecture);
+uint64_t fingerprint_of(const model &model, arithmetic numbers) {
+    const model_config &config = model.config();
+    fingerprint hash;
+    hash.add(config.architecture);
     for (const uint32_t size : {config.layers, config.hidden, config.vocabulary, config.experts,
                                 config.top_k, config.moe_intermediate})
-        made.add(size);
+        hash.add(size);
     bool pairs = false;
-    for (const layer_weights &layer : of.weights().layers) {
-        add_first_bytes(made, layer.router);
+    for (const layer_weights &layer : model.weights().layers) {
+        add_first_bytes(hash, layer.router);
         for (const mlp_weights &expert : layer.experts)
-            for (const matrix *one : {&expert.gate, &expert.up, &expert.down}) {
-                add_first_bytes(made, *one);
-                const activation_form form = form_of(numbers, one->type);
-                made.add(static_cast<uint64_t>(form));
+            for (const matrix *weights : {&expert.gate, &expert.up, &expert.down}) {
+                add_first_bytes(hash, *weights);
+                const activation_form form = form_of(numbers, weights->type);
+                hash.add(static_cast<uint64_t>(form));
                 // The size of a block that shares a scale. A build that rounds otherwise computes
                 // another model.
-                if (form == activation_form::codes) made.add(uint64_t{CODE_BLOCK});
+                if (form == activation_form::codes) hash.add(uint64_t{CODE_BLOCK});
                 pairs |= form == activation_form::bfloats;
             }
     }
-    if (pairs) made.add(pair_products());
-    return made.value();
+    if (pairs) hash.add(pair_kernel_name());
+    return hash.value();
 }
 
 uint64_t cluster_fingerprint(std::span<const node_server> servers) {
@@ -76,12 +77,12 @@ std::string differing_key(uint64_t one_cluster, uint64_t other_cluster) {
     return names ? "[[cluster.servers]] name" : "[[cluster.servers]] address";
 }
 
-uint64_t plan_fingerprint(const node_plan &of) {
-    fingerprint made;
-    made.add(of.epoch);
-    for (const uint32_t at : of.first) made.add(at);
-    for (const uint32_t server : of.holders) made.add(server);
-    return made.value();
+uint64_t plan_fingerprint(const node_plan &plan) {
+    fingerprint hash;
+    hash.add(plan.epoch);
+    for (const uint32_t first : plan.first) hash.add(first);
+    for (const uint32_t server : plan.holders) hash.add(server);
+    return hash.value();
 }
 
 }  // namespace moorage::core

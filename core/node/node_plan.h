@@ -31,8 +31,8 @@ struct node_plan {
         return std::span(holders).subspan(first[page], first[page + 1] - first[page]);
     }
     bool holds(uint32_t server, uint32_t page) const {
-        const auto all = holders_of(page);
-        return std::binary_search(all.begin(), all.end(), server);
+        const auto page_holders = holders_of(page);
+        return std::binary_search(page_holders.begin(), page_holders.end(), server);
     }
     uint32_t held_by(uint32_t server) const {
         return static_cast<uint32_t>(std::ranges::count(holders, server));
@@ -40,6 +40,6 @@ struct node_plan {
 };
 
 // Sets the holders of each page, in any order. A server named twice counts once.
-void set_holders(node_plan &of, std::span<const std::vector<uint32_t>> of_pages);
+void set_holders(node_plan &plan, std::span<const std::vector<uint32_t>> page_holders);
 
 }  // namespace moorage::core

@@ -16,12 +16,12 @@ struct node_setup {
     std::filesystem::path directory;  // directory from which it was opened
     node_plan plan;
     uint32_t server = no_server;        // this node's server in the plan
-    std::string listens;                // where; empty: nowhere
-    std::string status;                 // address of its status page; empty: nowhere
+    std::string listen_address;         // where; empty: nowhere
+    std::string status_address;         // address of its status page; empty: nowhere
     uint32_t slots = 0;                 // experts that its devices have room for
     std::vector<planned_price> prices;  // prices that a server uses for the others, from the file
-    scene all;                          // input from which plans are made
-    node_plan beats;                    // the plan with the addresses of heartbeats
+    scene cluster_scene;                // input from which plans are made
+    node_plan heartbeat_plan;           // the plan with the addresses of heartbeats
 };
 
 // Each node reads the same file and comes to the same plan, that of epoch 1. Nodes compare it when
@@ -32,7 +32,7 @@ result<node_setup> set_up_node(const run_config &config, const std::string &serv
                                run_resources &shared);
 
 // The plan's server of that name, or an error with the nearest one.
-result<uint32_t> server_named(const node_plan &of, const std::string &name);
+result<uint32_t> server_named(const node_plan &plan, const std::string &name);
 // The incarnation of a process that begins. No two processes have the same.
 uint64_t draw_incarnation();
 

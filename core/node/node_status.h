@@ -28,7 +28,7 @@ struct peer_status {
     uint64_t called_us = 0;                          // their sum
     uint64_t beat_us = 0;                            // round trip of a heartbeat; 0: none came
     bool calls_us = false;                           // it is connected to this node
-    called_server called;                            // work that it computed for this node
+    call_totals called;                              // work that it computed for this node
 };
 
 struct node_snapshot {
@@ -45,7 +45,7 @@ struct node_snapshot {
     bool draining = false, home = false;
     std::string refused;  // the reason, if all others refuse this node; empty: they do not
     uint64_t waiting = 0, under_way = 0;
-    std::vector<open_call> open;
+    std::vector<call_status> open;
     struct task {  // a thread beside the loop
         std::string name;
         uint64_t turned_ns;  // when it last came round
@@ -67,12 +67,12 @@ public:
     node_status() : since_ns_(steady_ns()) {}
     // Called from the node's loop. `calls` is null if nobody calls. Copies at most four times a
     // second unless `now`.
-    void note(peer_node &of, const caller *calls, bool now = false);
+    void note(peer_node &node, const caller *calls, bool now = false);
     // Sets the source of the registry's part of /status. It is called on the thread that answers.
     // Call this before begin.
-    void show_registry(std::function<registry_view()> by) { registry_ = std::move(by); }
+    void show_registry(std::function<registry_view()> source) { registry_ = std::move(source); }
     // Sets the source of /spans. As above.
-    void show_spans(std::function<node_spans()> by) { spans_ = std::move(by); }
+    void show_spans(std::function<node_spans()> source) { spans_ = std::move(source); }
     // Adds a thread of the node, and when it last came round. turned_ns is called on threads that
     // answer and on the node's loop. Call this before begin.
     void show_task(std::string name, std::function<uint64_t()> turned_ns) {
@@ -89,10 +89,10 @@ private:
     struct task {
         std::string name;
         std::function<uint64_t()> turned_ns;
-        bool told = false;  // it was reported that it stands still
+        bool stuck_reported = false;  // it was reported that it stands still
     };
-    void look_at_tasks(uint64_t now_ns);
-    void tell_refused(const std::string &why);
+    void check_tasks(uint64_t now_ns);
+    void log_refusal(const std::string &reason);
 
     const uint64_t since_ns_;
     mutable std::mutex guard_;
@@ -102,13 +102,13 @@ private:
     std::vector<task> tasks_;
     uint32_t threads_ = 0;
     uint64_t noted_ns_ = 0;
-    bool told_refused_ = false;
+    bool refusal_reported_ = false;
 };
 
 // /health: 200 while it serves.
-http_answer health(const node_snapshot &of, uint64_t now_ns);
+http_answer health(const node_snapshot &snapshot, uint64_t now_ns);
 // Prometheus' text format; `now_ns` of the steady clock.
-std::string to_metrics(const node_snapshot &of, uint64_t now_ns);
-json to_json(const node_snapshot &of, uint64_t now_ns);
+std::string to_metrics(const node_snapshot &snapshot, uint64_t now_ns);
+json to_json(const node_snapshot &snapshot, uint64_t now_ns);
 
 }  // namespace moorage::core

@@ -1,9 +1,9 @@
 // peer_node.h - one process among others, in one loop: its connections, its work for others, and
 // its calls to others.
 //
-//   peer_node own(parts);
-//   own.listen("0.0.0.0:7301");
-//   while (!over) own.turn(wait_ns);       // a holder: nothing else to do
+//   peer_node node(parts);
+//   node.listen("0.0.0.0:7301");
+//   while (!over) node.turn(wait_ns);      // a holder: nothing else to do
 //
 // A home's executor calls turn() between its own operations and while it waits (caller.h). So a
 // process is home and holder at once, and two homes that wait for each other serve each other.
@@ -33,16 +33,16 @@ namespace moorage::core {
 class call_answers {
 public:
     virtual ~call_answers() = default;
-    virtual void answered(link &from, const frame &of) = 0;  // reply or failed
+    virtual void answered(link &sender, const frame &message) = 0;  // reply or failed
     // Nothing more comes from the server, or it takes no more calls.
     virtual void gone(uint32_t server) = 0;
 };
 
 struct node_parts {
-    wire *over;
+    wire *message_wire;
     const node_plan *plan;
-    node_identity own;
-    const model *of;
+    node_identity identity;
+    const model *loaded_model;
     thread_pool *pool;
     plan_board *board = nullptr;  // source of newer plans; null: none
     uint64_t expert_bytes = 0;    // memory for experts; 0: no bound
@@ -54,32 +54,32 @@ class peer_node final : public link_events {
 public:
     // All borrowed but the plan, which is the one to begin with. A server of the plan holds what
     // the plan gives it; no_server holds nothing.
-    explicit peer_node(const node_parts &of);
+    explicit peer_node(const node_parts &parts);
 
     result<std::string> listen(const std::string &address) { return links_.listen(address); }
-    void dial() { links_.dial(own_too_); }
+    void dial() { links_.dial(beside_its_node_); }
     // Another process is the node of this server.
-    void is_beside_its_node() { own_too_ = true; }
+    void set_beside_its_node() { beside_its_node_ = true; }
     void attach(call_answers *answers) { answers_ = answers; }
     // The desk for requests of others. null: this node is no home. Borrowed.
-    void take_requests(request_desk *desk) { desk_ = desk; }
+    void set_desk(request_desk *desk) { desk_ = desk; }
     const request_desk *desk() const { return desk_; }
     // Sets the heartbeats that say who is dead. null: nobody is.
-    void watch_with(const watch *heartbeats) { heartbeats_ = heartbeats; }
-    bool dead(uint32_t server) const {
-        return heartbeats_ && heartbeats_->of(server) == pulse::dead;
+    void set_heartbeats(const watch *heartbeats) { heartbeats_ = heartbeats; }
+    bool is_dead(uint32_t server) const {
+        return heartbeats_ && heartbeats_->pulse_of(server) == pulse::dead;
     }
     const watch *heartbeats() const { return heartbeats_; }
     // Whether the server refuses this node, for calls or for heartbeats, and its reason.
-    bool refused(uint32_t server, std::string *why = nullptr) const;
+    bool is_refused_by(uint32_t server, std::string *reason = nullptr) const;
     // The first server's reason, if all callable holders refuse this node because its files or its
     // certificate are not theirs. Empty: they do not.
     std::string refused_by_all() const;
     // Handles messages for at most so long, and computes work that others wait for.
     void turn(uint64_t wait_ns);
-    // Serves until `over` returns true. Then drains: waiting work is answered, until
+    // Serves until `should_stop` returns true. Then drains: waiting work is answered, until
     // drain_end_ns().
-    void serve(const std::function<bool()> &over);
+    void serve(const std::function<bool()> &should_stop);
     static constexpr uint64_t drain_ns = 4'000'000'000;
     // From the first call on, no more calls and requests are taken. Those under way have until
     // then.
@@ -96,7 +96,7 @@ public:
     void follow();
     // Tells the leader what a home of this server asked for, page by page. False: there is no
     // leader.
-    bool tell_demand(std::span<const uint64_t> of_pages, uint64_t window_ms);
+    bool report_demand(std::span<const uint64_t> page_counts, uint64_t window_ms);
     // Migration between this node and the server, charged against the calls between them.
     migration_debt &debt(uint32_t server) { return debts_[server]; }
     // Pages in memory that the plan gives to others. They stay until nobody calls by an earlier
@@ -105,26 +105,26 @@ public:
     // Servers that have to confirm an epoch before those pages go: "two at 10.0.0.2:40312".
     std::vector<std::string> waited_for();
     const node_plan &plan() const { return plan_; }
-    const node_identity &own() const { return own_; }
-    const model &of() const { return model_; }
+    const node_identity &identity() const { return identity_; }
+    const model &loaded_model() const { return model_; }
 
 private:
     void ready(link &) override {}
-    bool arrived(link &from, const frame &of, uint64_t lent) override;
-    bool asked(link &from, const frame &of, uint64_t lent);
-    void give_range(link &from, const frame &of);
+    bool arrived(link &sender, const frame &message, uint64_t wire_message) override;
+    bool handle_caller_message(link &sender, const frame &message, uint64_t wire_message);
+    void give_range(link &sender, const frame &message);
     void give_held_back(uint64_t connection = 0);
-    void gone(link &which) override;
+    void gone(link &peer) override;
     void adopt(const plan_record &next);
     void take_held();
     void forget_left();
-    bool is_behind(const link &one, uint64_t epoch) const;
-    std::string who_is(const link &one) const;
+    bool is_behind(const link &peer, uint64_t epoch) const;
+    std::string describe_peer(const link &peer) const;
     void leave_behind();
-    void say();
+    void report_state();
 
     node_plan plan_;
-    const node_identity own_;
+    const node_identity identity_;
     const model &model_;
     plan_board *const board_;
     expert_store experts_;
@@ -133,23 +133,23 @@ private:
     holder holder_;
     std::vector<migration_debt> debts_;  // [servers]
     mover mover_;
-    struct range_held_back {  // a range for a server whose calls were delayed too much
+    struct held_range {  // a range for a server whose calls were delayed too much
         uint64_t connection, id, until_ns;
         std::vector<std::byte> body;
     };
-    std::vector<range_held_back> held_back_;  // one for each connection
-    struct page_leaving {
+    std::vector<held_range> held_back_;  // one for each connection
+    struct leaving_page {
         uint32_t page;
         uint64_t epoch;  // from this epoch on it is not this node's
         uint64_t since_ns;
     };
-    std::vector<page_leaving> leaving_;
+    std::vector<leaving_page> leaving_;
     const uint64_t behind_ns_;
     uint64_t drain_end_ns_ = 0;           // 0: it does not drain
     uint64_t version_ = 0, said_ns_ = 0;  // version of the board that was seen
     member_record measured_;              // measured now and then; others are told of each change
     uint64_t measured_ns_ = 0;
-    bool own_too_ = false;
+    bool beside_its_node_ = false;
     call_answers *answers_ = nullptr;
     request_desk *desk_ = nullptr;
     const watch *heartbeats_ = nullptr;

@@ -30,23 +30,23 @@ public:
         const std::lock_guard lock(guard_);
         return plan_;
     }
-    void say(member_record own) {
+    void report(member_record record) {
         const std::lock_guard lock(guard_);
-        said_ = std::move(own);
+        reported_ = std::move(record);
     }
-    member_record said() const {
+    member_record reported() const {
         const std::lock_guard lock(guard_);
-        return said_;
+        return reported_;
     }
     // The server that decides on plans and is told the demand of homes. no_server: nobody.
     void set_leader(uint32_t server) { leader_.store(server, std::memory_order_relaxed); }
     uint32_t leader() const { return leader_.load(std::memory_order_relaxed); }
     // Tokens that the home of a server has requested of each page since its last report.
-    void add_demand(uint32_t home, std::span<const uint64_t> of_pages) {
+    void add_demand(uint32_t home, std::span<const uint64_t> page_counts) {
         const std::lock_guard lock(guard_);
-        std::vector<uint64_t> &all = demand_[home];
-        all.resize(of_pages.size());
-        for (size_t page = 0; page < all.size(); ++page) all[page] += of_pages[page];
+        std::vector<uint64_t> &totals = demand_[home];
+        totals.resize(page_counts.size());
+        for (size_t page = 0; page < totals.size(); ++page) totals[page] += page_counts[page];
     }
     std::map<uint32_t, std::vector<uint64_t>> take_demand() {
         const std::lock_guard lock(guard_);
@@ -56,7 +56,7 @@ public:
 private:
     mutable std::mutex guard_;
     plan_record plan_;
-    member_record said_;
+    member_record reported_;
     std::map<uint32_t, std::vector<uint64_t>> demand_;  // by home, below the number of servers
     std::atomic<uint32_t> leader_ = no_server;
     std::atomic<uint64_t> version_ = 0;

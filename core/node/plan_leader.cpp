@@ -17,22 +17,23 @@ namespace {
 constexpr uint64_t again_ns = 3'000'000'000;  // a plan that is not in force by then is written anew
 
 json object_of(const registry_state &state, const char *note) {
-    const auto at = state.notes.find(note);
-    return at == state.notes.end() ? json() : json_or_discarded(at->second);
+    const auto found = state.notes.find(note);
+    return found == state.notes.end() ? json() : json_or_discarded(found->second);
 }
 
-std::string text_of(const json &of, const char *key) {
-    if (!of.is_object()) return "";
-    const auto at = of.find(key);
-    return at != of.end() && at->is_string() ? at->get<std::string>().substr(0, 64) : "";
+std::string text_of(const json &object, const char *key) {
+    if (!object.is_object()) return "";
+    const auto field = object.find(key);
+    return field != object.end() && field->is_string() ? field->get<std::string>().substr(0, 64)
+                                                       : "";
 }
 
 }  // namespace
 
-plan_leader::plan_leader(scene of, std::unique_ptr<placement_stage> policy,
+plan_leader::plan_leader(scene cluster_scene, std::unique_ptr<placement_stage> policy,
                          const cluster_config &config, const node_plan &plan, leader_desk &desk,
                          plan_board &board, const watch *heartbeats)
-    : scene_(std::move(of)),
+    : scene_(std::move(cluster_scene)),
       device_bytes_(scene_.cluster.device_bytes),
       policy_(std::move(policy)),
       config_(config),
@@ -46,14 +47,14 @@ plan_leader::plan_leader(scene of, std::unique_ptr<placement_stage> policy,
 }
 
 plan_leader::~plan_leader() {
-    over_ = true;
+    stopping_ = true;
     if (thread_.joinable()) thread_.join();
 }
 
 void plan_leader::begin() {
     thread_ = std::thread([this] {
-        take_lane_beside();
-        while (!over_) {
+        use_planning_lane();
+        while (!stopping_) {
             turned_ns_ = steady_ns();
             step();
             std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -69,7 +70,7 @@ void plan_leader::step() {
     board_.set_leader(leader);
     if (!seen.leads) {
         balance_.reset();
-        all_.reset();
+        cluster_.reset();
         known_ = {};
         return;
     }
@@ -77,7 +78,7 @@ void plan_leader::step() {
     take_demand();
     take_wish(seen.state);
     if (repair_) restart();
-    if (balance_->next_ns() <= all_->now_ns()) {
+    if (balance_->next_ns() <= cluster_->now_ns()) {
         take_measured();
         if (const status done = balance_->act(); !done)
             log_warning(format("node: no new plan: {}", done.failure().text));
@@ -89,37 +90,37 @@ void plan_leader::step() {
 // False: there is nothing to build on yet.
 bool plan_leader::take_state(const leader_desk::snapshot &seen) {
     const registry_state &state = seen.state;
-    if (!all_) {
+    if (!cluster_) {
         // The plan in force, or where there is none that of this node, as nobody has a later one.
         plan_record first = board_.plan();
         if (state.epoch != 0 && first.epoch != state.epoch) return false;
         if (first.epoch == 0) first = record_of(plan_);
         since_ns_ = steady_ns();
         start(first);
-        if (state.epoch == 0) all_->again();
+        if (state.epoch == 0) cluster_->propose_again();
     }
     if (proposed_ != 0 && state.epoch == proposed_) {
-        all_->accept(std::exchange(proposed_, 0));
-    } else if (state.epoch != 0 && state.epoch != all_->plan().epoch) {
+        cluster_->accept(std::exchange(proposed_, 0));
+    } else if (state.epoch != 0 && state.epoch != cluster_->plan().epoch) {
         // Somebody else wrote a plan, by hand perhaps: that one is built on.
         balance_.reset();
-        all_.reset();
+        cluster_.reset();
         return false;
     } else if (proposed_ != 0 && steady_ns() - proposed_ns_ > again_ns) {
         proposed_ = 0;
-        all_->again();
+        cluster_->propose_again();
     }
     repair_ |= take_presence(state);
     if (seen.version == known_.version) return true;
     known_.version = seen.version;
     known_.members.clear();
     for (uint32_t server = 0; server < plan_.servers.size(); ++server) {
-        const auto at = state.members.find(plan_.servers[server].name);
-        if (at == state.members.end()) continue;
-        auto said = read_member_record(at->second, plan_);
-        if (!said) continue;
-        all_->arrived(server, said->arrived);
-        known_.members.emplace(server, std::move(*said));
+        const auto found = state.members.find(plan_.servers[server].name);
+        if (found == state.members.end()) continue;
+        auto record = read_member_record(found->second, plan_);
+        if (!record) continue;
+        cluster_->arrived(server, record->arrived);
+        known_.members.emplace(server, std::move(*record));
     }
     return true;
 }
@@ -127,14 +128,14 @@ bool plan_leader::take_state(const leader_desk::snapshot &seen) {
 void plan_leader::start(const plan_record &in_force) {
     proposed_ = 0;
     scene_.cluster.device_bytes = device_bytes_;
-    all_ = std::make_unique<real_cluster>(scene_, in_force);
+    cluster_ = std::make_unique<real_cluster>(scene_, in_force);
     plan first;
-    first.copies = all_->copies();
+    first.copies = cluster_->copies();
     // A node brings one copy after the other. It knows the next one before it reports that one is
     // there.
-    balance_ = std::make_unique<rebalancer>(scene_, *all_, policy_.get(), first, config_,
+    balance_ = std::make_unique<rebalancer>(scene_, *cluster_, policy_.get(), first, config_,
                                             migration_options{.at_once = 8});
-    all_->watch(balance_.get());
+    cluster_->watch(balance_.get());
     known_ = {};
     known_.present.assign(plan_.servers.size(), 1);
     known_.drained.assign(plan_.servers.size(), 0);
@@ -150,13 +151,13 @@ bool plan_leader::take_presence(const registry_state &state) {
     const bool early = steady_ns() - since_ns_ < away_ns;
     for (uint32_t server = 0; server < plan_.servers.size(); ++server) {
         const std::string &name = plan_.servers[server].name;
-        const bool lives = heartbeats_ && heartbeats_->of(server) == pulse::alive;
+        const bool lives = heartbeats_ && heartbeats_->pulse_of(server) == pulse::alive;
         const bool is_member = state.members.contains(name);
         if (named.is_array())
-            drained[server] = std::ranges::any_of(named, [&](const json &one) {
-                return one.is_string() && one.get_ref<const std::string &>() == name;
+            drained[server] = std::ranges::any_of(named, [&](const json &entry) {
+                return entry.is_string() && entry.get_ref<const std::string &>() == name;
             });
-        const bool dead = heartbeats_ && heartbeats_->of(server) == pulse::dead;
+        const bool dead = heartbeats_ && heartbeats_->pulse_of(server) == pulse::dead;
         uint64_t &missed_ns = known_.missed_ns[server];
         const bool was_member = std::exchange(known_.member[server], is_member ? 1 : 0) != 0;
         const bool came = is_member && !was_member;
@@ -181,46 +182,46 @@ bool plan_leader::take_presence(const registry_state &state) {
 // are there.
 void plan_leader::restart() {
     repair_ = false;
-    all_->give_up();
-    balance_->restart(all_->copies());
-    all_->set_present(known_.present);
+    cluster_->give_up();
+    balance_->restart(cluster_->copies());
+    cluster_->set_present(known_.present);
     bool some_away = false, needed = false;
     for (uint32_t device = 0; device < scene_.cluster.devices(); ++device) {
         const uint32_t server = scene_.cluster.device_server[device];
-        const bool out = !known_.present[server] || known_.drained[server];
-        scene_.cluster.device_bytes[device] = out ? 0 : device_bytes_[device];
-        some_away |= out;
-        for (const auto &holders : all_->plan().holders)
-            needed |= out && std::ranges::find(holders, server) != holders.end();
+        const bool is_away = !known_.present[server] || known_.drained[server];
+        scene_.cluster.device_bytes[device] = is_away ? 0 : device_bytes_[device];
+        some_away |= is_away;
+        for (const auto &holders : cluster_->plan().holders)
+            needed |= is_away && std::ranges::find(holders, server) != holders.end();
     }
-    if (some_away && needed) decide(rebalancer::how::adopt, "");
+    if (some_away && needed) decide(rebalancer::decision_mode::adopt, "");
 }
 
 // Takes what nodes measured, in place of the configured links and devices.
 void plan_leader::take_measured() {
-    cluster_arrays &of = scene_.cluster;
+    cluster_arrays &cluster = scene_.cluster;
     call_figures calls;
-    for (const auto &[server, said] : known_.members) {
+    for (const auto &[server, record] : known_.members) {
         uint64_t trips_ns = 0, trips = 0;
-        for (uint32_t to = 0; to < of.servers; ++to) {
-            if (to == server || said.round_trip_ns[to] == 0) continue;
-            of.link_s[size_t{server} * of.servers + to] =
-                static_cast<double>(said.round_trip_ns[to]) / 2e9;
-            trips_ns += said.round_trip_ns[to];
+        for (uint32_t target = 0; target < cluster.servers; ++target) {
+            if (target == server || record.round_trip_ns[target] == 0) continue;
+            cluster.link_s[size_t{server} * cluster.servers + target] =
+                static_cast<double>(record.round_trip_ns[target]) / 2e9;
+            trips_ns += record.round_trip_ns[target];
             ++trips;
         }
-        for (uint32_t device = 0; device < of.devices(); ++device) {
-            if (of.device_server[device] != server) continue;
-            if (said.bytes_per_s != 0)
-                of.device_load_bytes_per_s[device] = static_cast<double>(said.bytes_per_s);
-            if (said.pair_ns != 0)
-                of.device_call_s[device] = of.device_token_s[device] =
-                    static_cast<double>(said.pair_ns) / 1e9;
+        for (uint32_t device = 0; device < cluster.devices(); ++device) {
+            if (cluster.device_server[device] != server) continue;
+            if (record.bytes_per_s != 0)
+                cluster.device_load_bytes_per_s[device] = static_cast<double>(record.bytes_per_s);
+            if (record.pair_ns != 0)
+                cluster.device_call_s[device] = cluster.device_token_s[device] =
+                    static_cast<double>(record.pair_ns) / 1e9;
         }
-        if (said.pair_ns == 0) continue;
-        calls += {1, said.pair_ns + (trips == 0 ? 0 : trips_ns / trips), 1};
+        if (record.pair_ns == 0) continue;
+        calls += {1, record.pair_ns + (trips == 0 ? 0 : trips_ns / trips), 1};
     }
-    all_->set_calls(calls);
+    cluster_->set_calls(calls);
 }
 
 void plan_leader::take_demand() {
@@ -232,7 +233,7 @@ void plan_leader::take_demand() {
 
 void plan_leader::take_wish(const registry_state &state) {
     const json wish = object_of(state, wish_note);
-    const std::string id = text_of(wish, "id"), what = text_of(wish, "what");
+    const std::string id = text_of(wish, "id"), action = text_of(wish, "what");
     if (id.empty() || id == wish_) return;
     const bool first = wish_.empty();
     wish_ = id;
@@ -241,12 +242,14 @@ void plan_leader::take_wish(const registry_state &state) {
     if (balance_->moving())
         return desk_.answer(json_line(
             {{"id", id}, {"text", "a migration is under way; ask again when it has ended"}}));
-    decide(what == "rebalance" ? rebalancer::how::adopt : rebalancer::how::say, id);
+    decide(
+        action == "rebalance" ? rebalancer::decision_mode::adopt : rebalancer::decision_mode::say,
+        id);
 }
 
-void plan_leader::decide(rebalancer::how much, const std::string &id) {
+void plan_leader::decide(rebalancer::decision_mode mode, const std::string &id) {
     take_measured();
-    const status done = policy_ ? balance_->decide(much)
+    const status done = policy_ ? balance_->decide(mode)
                                 : status(error{"no [placement] policy makes plans; name one"});
     json answer = {{"id", id}, {"drained", json::array()}};
     for (uint32_t server = 0; server < plan_.servers.size(); ++server)
@@ -255,31 +258,31 @@ void plan_leader::decide(rebalancer::how much, const std::string &id) {
         log_warning(format("node: no new plan: {}", done.failure().text));
         answer["error"] = done.failure().text;
     } else {
-        const cluster_report::migration &said = balance_->decisions().back();
-        answer["adopted"] = said.adopted;
-        answer["added_copies"] = said.added_copies;
-        answer["added_bytes"] = said.added_bytes;
-        answer["remote_per_s_current"] = said.remote_per_s_current;
-        answer["remote_per_s_candidate"] = said.remote_per_s_candidate;
-        for (const fact &one : balance_->facts()) answer["facts"][one.name] = one.value;
+        const cluster_report::migration &migration = balance_->decisions().back();
+        answer["adopted"] = migration.adopted;
+        answer["added_copies"] = migration.added_copies;
+        answer["added_bytes"] = migration.added_bytes;
+        answer["remote_per_s_current"] = migration.remote_per_s_current;
+        answer["remote_per_s_candidate"] = migration.remote_per_s_candidate;
+        for (const fact &fact : balance_->facts()) answer["facts"][fact.name] = fact.value;
     }
     desk_.answer(json_line(answer));
 }
 
 void plan_leader::write(const registry_state &state) {
     if (proposed_ != 0) return;
-    auto next = all_->next();
+    auto next = cluster_->take_next();
     if (!next) return;
     // The first plan of all is written as it is.
-    if (state.epoch == 0) next->epoch = std::max<uint64_t>(all_->plan().epoch, 1);
+    if (state.epoch == 0) next->epoch = std::max<uint64_t>(cluster_->plan().epoch, 1);
     uint64_t latest = next->epoch;
     // Above every epoch that members use. An epoch that nobody can have reached by itself is not
     // believed.
     const uint64_t believed =
         std::min(next->epoch + cluster_registry::epoch_step_max, cluster_registry::epoch_max - 1);
-    for (const auto &[server, said] : known_.members)
-        if (said.epoch > 1 && said.epoch >= latest && said.epoch <= believed)
-            latest = said.epoch + 1;
+    for (const auto &[server, record] : known_.members)
+        if (record.epoch > 1 && record.epoch >= latest && record.epoch <= believed)
+            latest = record.epoch + 1;
     next->epoch = latest;
     proposed_ = next->epoch;
     proposed_ns_ = steady_ns();

@@ -33,9 +33,9 @@ public:
 
     // All borrowed but the scene. `policy` may be null: only drains and deaths change the plan, and
     // nothing is weighed. `heartbeats` may be null.
-    plan_leader(scene of, std::unique_ptr<placement_stage> policy, const cluster_config &config,
-                const node_plan &plan, leader_desk &desk, plan_board &board,
-                const watch *heartbeats);
+    plan_leader(scene cluster_scene, std::unique_ptr<placement_stage> policy,
+                const cluster_config &config, const node_plan &plan, leader_desk &desk,
+                plan_board &board, const watch *heartbeats);
     ~plan_leader();
     void begin();
     // One round; begin() repeats it. For tests.
@@ -59,7 +59,7 @@ private:
     void take_measured();
     void take_demand();
     void take_wish(const registry_state &state);
-    void decide(rebalancer::how much, const std::string &id);
+    void decide(rebalancer::decision_mode mode, const std::string &id);
     void write(const registry_state &state);
 
     scene scene_;
@@ -71,12 +71,12 @@ private:
     plan_board &board_;
     const watch *const heartbeats_;
     known known_;
-    std::unique_ptr<real_cluster> all_;  // null: this node does not lead
+    std::unique_ptr<real_cluster> cluster_;  // null: this node does not lead
     std::unique_ptr<rebalancer> balance_;
     uint64_t proposed_ = 0, proposed_ns_ = 0, since_ns_ = 0;  // 0: no proposal is out
     bool repair_ = false;
     std::string wish_;  // id of the last wish that was handled
-    std::atomic<bool> over_ = false;
+    std::atomic<bool> stopping_ = false;
     std::atomic<uint64_t> turned_ns_ = steady_ns();
     std::thread thread_;
 };

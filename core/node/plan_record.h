@@ -17,9 +17,9 @@ namespace moorage::core {
 
 struct moving_copy {
     uint32_t page = 0;
-    uint32_t from = no_server;  // the server that has it; no_server: any holder, otherwise the own
-                                // directory
-    uint32_t to = 0;
+    uint32_t source = no_server;  // the server that has it; no_server: any holder, otherwise the
+                                  // own directory
+    uint32_t target = 0;
     bool operator==(const moving_copy &) const = default;
 };
 
@@ -31,14 +31,14 @@ struct plan_record {
 };
 
 // The plan that a node uses, as a record.
-plan_record record_of(const node_plan &of);
-// As JSON. `of` gives the servers' names, cluster and model.
-std::string to_text(const plan_record &plan, const node_plan &of);
+plan_record record_of(const node_plan &plan);
+// As JSON. `plan` gives the servers' names, cluster and model.
+std::string to_text(const plan_record &record, const node_plan &plan);
 // Refused if it belongs to another cluster or model, names something unknown, or leaves an expert
 // without a holder.
-result<plan_record> read_plan_record(uint64_t epoch, std::string_view text, const node_plan &of);
+result<plan_record> read_plan_record(uint64_t epoch, std::string_view text, const node_plan &plan);
 // Whether it is a plan of another cluster or model, and says so.
-bool is_of_another(std::string_view text, const node_plan &of);
+bool is_of_other_cluster(std::string_view text, const node_plan &plan);
 
 // The state that a member reports about itself.
 struct member_record {
@@ -51,7 +51,7 @@ struct member_record {
     uint64_t bytes_per_s = 0;             // rate at which experts came; 0: not known
     bool operator==(const member_record &) const = default;
 };
-std::string to_text(const member_record &of);
-result<member_record> read_member_record(std::string_view text, const node_plan &of);
+std::string to_text(const member_record &record);
+result<member_record> read_member_record(std::string_view text, const node_plan &plan);
 
 }  // namespace moorage::core

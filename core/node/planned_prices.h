@@ -21,7 +21,7 @@ struct planned_price {  // for a server, from one home
 };
 
 // [servers] from server `home`. For a server with several devices, the price of its first.
-std::vector<planned_price> planned_prices(const scene &of, uint32_t home);
+std::vector<planned_price> planned_prices(const scene &cluster_scene, uint32_t home);
 // The offer for `tokens` of one expert, as in the emulator's call_prices.
 remote_offer offer_at(const planned_price &price, uint32_t server, uint32_t tokens);
 

@@ -20,17 +20,17 @@ namespace moorage::core {
 class real_cluster final : public live_cluster {
 public:
     // Borrowed. Copies that were on their way by `in_force` are given up: the leader decides anew.
-    real_cluster(const scene &of, const plan_record &in_force);
+    real_cluster(const scene &cluster_scene, const plan_record &in_force);
 
     uint64_t now_ns() const override;  // since this object was made
     call_figures calls() const override { return calls_; }
     void bring(const migration_step &step) override;
     bool take(const moorage_copy &copy) override;
-    void watch(cluster_watcher *by) override { watcher_ = by; }
+    void watch(cluster_watcher *observer) override { watcher_ = observer; }
 
     // [servers] that are there. So no server leaves as the only one that has an expert.
     void set_present(std::vector<uint8_t> present) { present_ = std::move(present); }
-    void set_calls(const call_figures &of) { calls_ = of; }
+    void set_calls(const call_figures &figures) { calls_ = figures; }
     // A server reports that it has brought pages.
     void arrived(uint32_t server, const std::vector<uint32_t> &pages);
     // Gives up all copies on their way.
@@ -39,10 +39,10 @@ public:
     // counts for the first device.
     std::vector<moorage_copy> copies() const;
     // The next epoch, if anything has changed since the last call.
-    std::optional<plan_record> next();
-    // accept(): the epoch is in force. again(): it is not, and has to be proposed again.
+    std::optional<plan_record> take_next();
+    // accept(): the epoch is in force. propose_again(): it is not, and has to be proposed again.
     void accept(uint64_t epoch) { plan_.epoch = epoch; }
-    void again() { changed_ = true; }
+    void propose_again() { changed_ = true; }
     const plan_record &plan() const { return plan_; }
 
 private:
@@ -57,7 +57,7 @@ private:
     std::vector<std::vector<uint32_t>> devices_of_;  // [pages] ascending
     std::vector<uint8_t> present_;
     std::vector<sending> sent_;
-    std::vector<uint32_t> devices_to_;  // [steps of sent_] their target devices
+    std::vector<uint32_t> target_devices_;  // [steps of sent_] their target devices
     call_figures calls_;
     cluster_watcher *watcher_ = nullptr;
     bool changed_ = false;

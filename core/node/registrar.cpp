@@ -24,9 +24,9 @@ leader_desk::snapshot leader_desk::look() const {
     return seen_;
 }
 
-void leader_desk::propose(proposal what) {
+void leader_desk::propose(proposal proposed) {
     const std::lock_guard lock(guard_);
-    proposal_ = std::move(what);
+    proposal_ = std::move(proposed);
 }
 
 void leader_desk::answer(std::string text) {
@@ -51,20 +51,21 @@ std::optional<std::string> leader_desk::take_answer() {
     return std::exchange(answer_, std::nullopt);
 }
 
-registrar::registrar(parts of) : of_(std::move(of)), begun_ns_(steady_ns()) {
-    view_.where = of_.at->where();
+registrar::registrar(parts config) : config_(std::move(config)), begun_ns_(steady_ns()) {
+    view_.location = config_.registry->location();
     view_.heard_ns = begun_ns_;
-    of_.at->judge_plans([this](uint64_t epoch, const std::string &text) -> plan_opinion {
-        const auto plan = read_plan_record(epoch, text, of_.plan);
-        if (plan) return {};
-        return {is_of_another(text, of_.plan) ? plan_opinion::worth::of_another
-                                              : plan_opinion::worth::nonsense,
-                plan.failure().text};
-    });
+    config_.registry->set_plan_judge(
+        [this](uint64_t epoch, const std::string &text) -> plan_opinion {
+            const auto plan = read_plan_record(epoch, text, config_.plan);
+            if (plan) return {};
+            return {is_of_other_cluster(text, config_.plan) ? plan_opinion::worth::of_other_cluster
+                                                            : plan_opinion::worth::nonsense,
+                    plan.failure().text};
+        });
 }
 
 registrar::~registrar() {
-    over_ = true;
+    stopping_ = true;
     if (thread_.joinable()) thread_.join();
 }
 
@@ -74,7 +75,7 @@ void registrar::begin() {
 
 void registrar::wait_for_first(uint64_t within_ns) const {
     const uint64_t end_ns = steady_ns() + within_ns;
-    while (!asked_ && steady_ns() < end_ns)
+    while (!has_looked_ && steady_ns() < end_ns)
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
 }
 
@@ -84,89 +85,89 @@ registry_view registrar::view() const {
 }
 
 void registrar::run() {
-    while (!over_) {
+    while (!stopping_) {
         turned_ns_ = steady_ns();
         turn();
     }
-    of_.at->leave();
+    config_.registry->leave();
 }
 
 void registrar::turn() {
-    const auto turned = of_.at->turn(wait_ns);
+    const auto turned = config_.registry->turn(wait_ns);
     if (!turned) {
         note_trouble(turned.failure().text);
         take_plan();  // readable entries count, even if nothing can be written
-        asked_ = true;
+        has_looked_ = true;
         std::this_thread::sleep_for(std::chrono::milliseconds(failed_pause_ms));
         return;
     }
     note_trouble("");
     take_plan();
-    asked_ = true;
+    has_looked_ = true;
     const uint64_t now_ns = steady_ns();
-    if (!of_.name.empty() && now_ns - said_ns_ > say_ns) {
+    if (!config_.name.empty() && now_ns - said_ns_ > say_ns) {
         said_ns_ = now_ns;
-        if (std::string text = to_text(of_.board->said()); text != said_) {
-            const status said = of_.at->announce(of_.name, text);
-            note_fault("takes no part in the registry", said);
-            if (!said) return;
-            said_ = std::move(text);
+        if (std::string text = to_text(config_.board->reported()); text != announced_text_) {
+            const status announced = config_.registry->announce(config_.name, text);
+            note_fault("takes no part in the registry", announced);
+            if (!announced) return;
+            announced_text_ = std::move(text);
         }
     }
-    if (!of_.desk) return;
-    if (!of_.name.empty() && !of_.at->leads() && now_ns - led_ns_ > lead_ns) {
+    if (!config_.desk) return;
+    if (!config_.name.empty() && !config_.registry->leads() && now_ns - led_ns_ > lead_ns) {
         led_ns_ = now_ns;
-        const auto led = of_.at->lead();
+        const auto led = config_.registry->lead();
         note_fault("cannot lead", led ? success() : led.failure());
         if (!led) return;
-        if (*led) log_info(format("registry: {} leads", of_.name));
+        if (*led) log_info(format("registry: {} leads", config_.name));
     }
-    of_.desk->show(of_.at->leads(), of_.at->state());
-    if (of_.at->leads()) write_for_leader();
+    config_.desk->show(config_.registry->leads(), config_.registry->state());
+    if (config_.registry->leads()) write_for_leader();
 }
 
 void registrar::take_plan() {
-    const registry_state &state = of_.at->state();
+    const registry_state &state = config_.registry->state();
     if (state.epoch == 0 || state.epoch == seen_epoch_) return;
     seen_epoch_ = state.epoch;
-    auto plan = read_plan_record(state.epoch, state.plan, of_.plan);
+    auto plan = read_plan_record(state.epoch, state.plan, config_.plan);
     if (!plan) {
         if (std::exchange(refused_, plan.failure().text) != plan.failure().text)
             log_error(format("node: goes on with the plan that it has: {}", refused_));
         return;
     }
-    if (of_.board->post(std::move(*plan)) && of_.wake) of_.wake();
+    if (config_.board->post(std::move(*plan)) && config_.wake) config_.wake();
 }
 
 void registrar::write_for_leader() {
-    if (auto what = of_.desk->take_proposal()) {
-        const auto done =
-            of_.at->put_plan(what->before, what->next.epoch, to_text(what->next, of_.plan));
+    if (auto proposed = config_.desk->take_proposal()) {
+        const auto done = config_.registry->put_plan(proposed->old_epoch, proposed->next.epoch,
+                                                     to_text(proposed->next, config_.plan));
         note_fault("cannot write the plan", done ? success() : done.failure());
         if (!done) return;
         take_plan();
-        of_.desk->show(of_.at->leads(), of_.at->state());
+        config_.desk->show(config_.registry->leads(), config_.registry->state());
     }
-    if (const auto text = of_.desk->take_answer())
-        note_fault("cannot write its answer", of_.at->put_note(answer_note, *text));
+    if (const auto text = config_.desk->take_answer())
+        note_fault("cannot write its answer", config_.registry->put_note(answer_note, *text));
 }
 
 // Once, and again when it is another one.
-void registrar::note_fault(const char *what, const status &done) {
-    std::string &known = faults_[what];
+void registrar::note_fault(const char *fault, const status &done) {
+    std::string &known = faults_[fault];
     const std::string now = done ? "" : done.failure().text;
     if (known == now) return;
     if (now.empty())
-        log_warning(format("node: no longer: {}", what));
+        log_warning(format("node: no longer: {}", fault));
     else
-        log_warning(format("node: {}: {}", what, now));
+        log_warning(format("node: {}: {}", fault, now));
     known = now;
 }
 
 void registrar::note_trouble(const std::string &text) {
     const std::lock_guard lock(guard_);
     if (view_.trouble.empty() && !text.empty()) {
-        const uint64_t epoch = of_.board->plan().epoch;
+        const uint64_t epoch = config_.board->plan().epoch;
         log_warning(format("node: goes on with {}, as the registry is not to be had: {}",
                            epoch == 0 ? "the file's plan" : format("epoch {} of the plan", epoch),
                            text));
@@ -174,15 +175,15 @@ void registrar::note_trouble(const std::string &text) {
     if (!view_.trouble.empty() && text.empty()) log_warning("node: the registry is there again");
     view_.trouble = text;
     if (!text.empty()) return;
-    const registry_state &state = of_.at->state();
-    view_.where = of_.at->where();
+    const registry_state &state = config_.registry->state();
+    view_.location = config_.registry->location();
     view_.heard_ns = steady_ns();
     view_.leader = state.leader;
-    view_.leads = of_.at->leads();
+    view_.leads = config_.registry->leads();
     view_.damaged = state.damaged;
     view_.epoch = state.epoch;
     view_.members.clear();
-    for (const auto &[name, said] : state.members) view_.members.push_back(name);
+    for (const auto &[name, member_text] : state.members) view_.members.push_back(name);
 }
 
 }  // namespace moorage::core

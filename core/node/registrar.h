@@ -23,8 +23,8 @@ namespace moorage::core {
 
 // The state of the registry as this node sees it, for /status.
 struct registry_view {
-    std::string where, leader, trouble;  // trouble: why it cannot be reached; empty: it can
-    std::string damaged;                 // why the registry's plan does not count; empty: it does
+    std::string location, leader, trouble;  // trouble: why it cannot be reached; empty: it can
+    std::string damaged;  // why the registry's plan does not count; empty: it does
     bool leads = false;
     uint64_t epoch = 0;     // epoch of the registry's plan
     uint64_t heard_ns = 0;  // when it was last reached, by the steady clock
@@ -36,7 +36,7 @@ struct registry_view {
 class leader_desk {
 public:
     struct proposal {
-        uint64_t before;
+        uint64_t old_epoch;
         plan_record next;
     };
     struct snapshot {
@@ -47,7 +47,7 @@ public:
     // For the leader's thread.
     snapshot look() const;
     // Replaces a proposal that was not written yet.
-    void propose(proposal what);
+    void propose(proposal proposed);
     void answer(std::string text);
 
     // For the registrar.
@@ -67,14 +67,14 @@ constexpr const char *wish_note = "wish", *answer_note = "answer", *drained_note
 class registrar {
 public:
     struct parts {
-        std::unique_ptr<cluster_registry> at;
+        std::unique_ptr<cluster_registry> registry;
         node_plan plan;               // cluster and model, and the members
         std::string name;             // name of the member; empty: it follows and reports nothing
         plan_board *board;            // borrowed
         leader_desk *desk = nullptr;  // borrowed; null: it does not try to lead
         std::function<void()> wake;   // wakes the node's loop when there is a newer plan
     };
-    explicit registrar(parts of);
+    explicit registrar(parts config);
     ~registrar();
     void begin();
     // Waits until the registry has answered, or could not be reached; at most `wait_ns`.
@@ -89,17 +89,17 @@ private:
     void take_plan();
     void write_for_leader();
     void note_trouble(const std::string &text);
-    void note_fault(const char *what, const status &done);
+    void note_fault(const char *fault, const status &done);
 
-    parts of_;
+    parts config_;
     const uint64_t begun_ns_;
-    std::string said_;
+    std::string announced_text_;
     uint64_t said_ns_ = 0, led_ns_ = 0, seen_epoch_ = 0;
     std::string refused_;                        // a plan that was not accepted, reported once
     std::map<std::string, std::string> faults_;  // faults under way, and their reasons
     mutable std::mutex guard_;
     registry_view view_;
-    std::atomic<bool> over_ = false, asked_ = false;
+    std::atomic<bool> stopping_ = false, has_looked_ = false;
     std::atomic<uint64_t> turned_ns_ = steady_ns();
     std::thread thread_;
 };

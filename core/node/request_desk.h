@@ -2,8 +2,8 @@
 // source, and answers as text is written.
 //
 //   request_desk desk(node.connections(), {vocabulary, context});
-//   node.take_requests(&desk);
-//   options.more = [&](model_request &out) { return desk.next(out); };   // of the source
+//   node.set_desk(&desk);   // below: an option of the source
+//   options.take_request = [&](model_request &request) { return desk.next(request); };
 //   ... a pass ...  desk.send();
 //
 // Requests are numbered from 1 in the order of their arrival, as long as the process lives. Logs
@@ -41,27 +41,28 @@ class request_desk {
 public:
     static constexpr uint64_t waiting_max = 1024, waiting_tokens_max = uint64_t{1} << 22;
 
-    // `through` is borrowed.
-    request_desk(links &through, const desk_limits &limits) : links_(through), limits_(limits) {}
+    // `connections` is borrowed.
+    request_desk(links &connections, const desk_limits &limits)
+        : links_(connections), limits_(limits) {}
     // The log for requests that end. Borrowed.
     void log_to(span_log *spans) { spans_ = spans; }
 
     // Takes a request.
-    void arrived(link &from, const frame &of);
+    void arrived(link &sender, const frame &message);
     // Takes a cancellation. For an unknown request it does nothing.
-    void cancel(const link &from, uint64_t id);
-    void gone(const link &which);
+    void cancel(const link &sender, uint64_t id);
+    void gone(const link &peer);
 
     // For the source, which counts requests from 0 on. The next request. False: none waits.
-    bool next(model_request &out);
-    void wrote(uint64_t request, int32_t id);
-    void ended(uint64_t request);
+    bool next(model_request &source_request);
+    void wrote(uint64_t source_number, int32_t id);
+    void ended(uint64_t source_number);
     // Requests under way that nobody waits for any more.
     std::vector<uint64_t> take_given_up();
     // Sends what was written since the last call.
     void send();
     // Ends all requests under way with this text. The source counts from 0 again.
-    void fail(const std::string &text, refusal_reason why = refusal_reason::lacks);
+    void fail(const std::string &text, refusal_reason reason = refusal_reason::lacks);
     // The home ends before its requests do. Waiting ones are told so, too.
     void end();
 
@@ -75,19 +76,19 @@ public:
 
 private:
     struct request {
-        uint64_t connection = 0, id = 0;  // the asker's
-        uint64_t number = 0, handed = 0;  // its number here, and at the source
+        uint64_t connection = 0, id = 0;         // the asker's
+        uint64_t number = 0, source_number = 0;  // its number here, and at the source
         uint64_t arrived_ns = 0, begun_ns = 0;
         uint32_t queued_us = 0;
         uint32_t asked_tokens = 0, written_tokens = 0;
-        bool over = false, unwanted = false;
-        model_request of;           // until it is handed out
-        std::vector<int32_t> news;  // written but not sent
+        bool has_ended = false, unwanted = false;
+        model_request source_request;  // until it is handed out
+        std::vector<int32_t> unsent;   // written but not sent
     };
-    void refuse(link &from, uint64_t id, refusal_reason why, const std::string &text);
-    request *under_way(uint64_t of_source);
-    void answer(request &one);
-    void log(const request &one, span_end end);
+    void refuse(link &sender, uint64_t id, refusal_reason reason, const std::string &text);
+    request *find_under_way(uint64_t source_number);
+    void answer(request &pending);
+    void log(const request &pending, span_end end);
 
     links &links_;
     const desk_limits limits_;
@@ -98,7 +99,7 @@ private:
     std::atomic<uint64_t> *shown_ = nullptr;
     std::deque<request> waiting_;
     std::deque<request> under_way_;  // rising by number
-    uint64_t taken_ = 0, handed_ = 0;
+    uint64_t taken_ = 0, next_source_number_ = 0;
     uint64_t waiting_tokens_ = 0;
     desk_figures figures_;
 };

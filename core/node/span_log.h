@@ -39,25 +39,25 @@ public:
     static constexpr size_t spans_max = size_t{1} << 15;
 
     // Called from the node's loop.
-    void add(const node_span &one) {
+    void add(const node_span &span) {
         const std::lock_guard lock(guard_);
         if (spans_.size() < spans_max) {
             if (spans_.empty()) spans_.reserve(spans_max);
-            spans_.push_back(one);
+            spans_.push_back(span);
         } else {
-            spans_[added_ % spans_max] = one;
+            spans_[added_ % spans_max] = span;
         }
         ++added_;
     }
     // From any thread. The oldest first.
     std::vector<node_span> latest() const {
         const std::lock_guard lock(guard_);
-        std::vector<node_span> all;
-        all.reserve(spans_.size());
+        std::vector<node_span> spans;
+        spans.reserve(spans_.size());
         const size_t first = spans_.size() < spans_max ? 0 : added_ % spans_max;
         for (size_t i = 0; i < spans_.size(); ++i)
-            all.push_back(spans_[(first + i) % spans_.size()]);
-        return all;
+            spans.push_back(spans_[(first + i) % spans_.size()]);
+        return spans;
     }
 
 private:

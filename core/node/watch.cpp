@@ -8,12 +8,12 @@
 
 namespace moorage::core {
 
-watch::watch(std::unique_ptr<wire> over, const node_plan &plan, const node_identity &own,
-             std::function<void()> changed, uint64_t beat_ns)
-    : wire_(std::move(over)),
+watch::watch(std::unique_ptr<wire> message_wire, const node_plan &plan,
+             const node_identity &identity, std::function<void()> changed, uint64_t beat_ns)
+    : wire_(std::move(message_wire)),
       plan_(plan),
-      own_(own),
-      links_(*wire_, plan_, own_, *this),
+      identity_(identity),
+      links_(*wire_, plan_, identity_, *this),
       changed_(std::move(changed)),
       beat_ns_(beat_ns),
       pulses_(plan.servers.size()),
@@ -24,7 +24,7 @@ watch::watch(std::unique_ptr<wire> over, const node_plan &plan, const node_ident
       refused_(plan.servers.size(), 0) {}
 
 watch::~watch() {
-    over_ = true;
+    stopping_ = true;
     wire_->wake();
     if (thread_.joinable()) thread_.join();
 }
@@ -35,7 +35,7 @@ void watch::begin() {
 
 void watch::run() {
     links_.dial();
-    while (!over_.load(std::memory_order_relaxed)) {
+    while (!stopping_.load(std::memory_order_relaxed)) {
         const uint64_t now_ns = steady_ns();
         turned_ns_ = now_ns;
         if (now_ns >= next_beat_ns_) beat(now_ns);
@@ -46,67 +46,69 @@ void watch::run() {
 void watch::beat(uint64_t now_ns) {
     next_beat_ns_ = now_ns + beat_ns_;
     for (uint32_t server = 0; server < pulses_.size(); ++server) {
-        if (of(server) == pulse::alive && now_ns - heard_ns_[server] > dead_after * beat_ns_)
-            set(server, pulse::dead);
-        link *const to = links_.to(server);
+        if (pulse_of(server) == pulse::alive && now_ns - heard_ns_[server] > dead_after * beat_ns_)
+            set_pulse(server, pulse::dead);
+        link *const target = links_.call_link(server);
         {
-            const std::lock_guard lock(told_guard_);
-            troubles_[server] = to ? "" : links_.trouble(server);
-            refused_[server] = !to && links_.refused(server);
+            const std::lock_guard lock(guard_);
+            troubles_[server] = target ? "" : links_.trouble(server);
+            refused_[server] = !target && links_.is_refused_by(server);
         }
-        if (!to || !to->waiting.empty()) continue;  // one beat on its way is enough
+        if (!target || !target->waiting.empty()) continue;  // one beat on its way is enough
         message_bytes written = links_.take_memory();
         write(written, ping_view{now_ns});
-        links_.send(*to, std::move(written), message_kind::ping, 0);
+        links_.send(*target, std::move(written), message_kind::ping, 0);
     }
 }
 
-void watch::set(uint32_t server, pulse now) {
-    if (of(server) == now) return;
+void watch::set_pulse(uint32_t server, pulse now) {
+    if (pulse_of(server) == now) return;
     log_info(format("node: {} is {}", plan_.servers[server].name,
                     now == pulse::alive ? "alive" : "dead"));
     pulses_[server].store(now, std::memory_order_relaxed);
     if (now == pulse::dead) changed_();
 }
 
-void watch::ready(link &which) {
-    if (!which.dialed) return;
-    heard_ns_[which.server] = steady_ns();
+void watch::ready(link &peer) {
+    if (!peer.dialed) return;
+    heard_ns_[peer.server] = steady_ns();
     {
         // Perhaps of another machine.
-        const std::lock_guard lock(told_guard_);
-        clocks_[which.server].forget();
+        const std::lock_guard lock(guard_);
+        clocks_[peer.server].forget();
     }
-    set(which.server, pulse::alive);
+    set_pulse(peer.server, pulse::alive);
 }
 
-bool watch::arrived(link &from, const frame &of, uint64_t) {
+bool watch::arrived(link &sender, const frame &message, uint64_t) {
     pong_view answer;
-    if (of.header.kind == message_kind::refusal) {
-        links_.refused(from, of);
-    } else if (of.header.kind == message_kind::pong && from.dialed) {
-        if (const objection bad = read(of.body, answer); bad.why != refusal_reason::none) {
-            links_.refuse(from, bad.why, bad.text);
+    if (message.header.kind == message_kind::refusal) {
+        links_.handle_refusal(sender, message);
+    } else if (message.header.kind == message_kind::pong && sender.dialed) {
+        if (const objection problem = read(message.body, answer);
+            problem.reason != refusal_reason::none) {
+            links_.refuse(sender, problem.reason, problem.text);
             return false;
         }
-        heard_ns_[from.server] = steady_ns();
-        if (answer.sent_ns <= heard_ns_[from.server] && answer.received_ns <= answer.answered_ns) {
-            const std::lock_guard lock(told_guard_);
-            clocks_[from.server].add(clock_sample_of(answer.sent_ns, answer.received_ns,
-                                                     answer.answered_ns, heard_ns_[from.server]));
+        heard_ns_[sender.server] = steady_ns();
+        if (answer.sent_ns <= heard_ns_[sender.server] &&
+            answer.received_ns <= answer.answered_ns) {
+            const std::lock_guard lock(guard_);
+            clocks_[sender.server].add(clock_sample_of(
+                answer.sent_ns, answer.received_ns, answer.answered_ns, heard_ns_[sender.server]));
         }
-        trips_ns_[from.server].store(
-            heard_ns_[from.server] - std::min(answer.sent_ns, heard_ns_[from.server]),
+        trips_ns_[sender.server].store(
+            heard_ns_[sender.server] - std::min(answer.sent_ns, heard_ns_[sender.server]),
             std::memory_order_relaxed);
-        set(from.server, pulse::alive);
-    } else if (of.header.kind != message_kind::goodbye) {
-        links_.refuse(from, refusal_reason::unexpected, "heartbeats alone are taken here");
+        set_pulse(sender.server, pulse::alive);
+    } else if (message.header.kind != message_kind::goodbye) {
+        links_.refuse(sender, refusal_reason::unexpected, "heartbeats alone are taken here");
     }
     return false;
 }
 
-void watch::gone(link &which) {
-    if (which.dialed) set(which.server, pulse::dead);
+void watch::gone(link &peer) {
+    if (peer.dialed) set_pulse(peer.server, pulse::dead);
 }
 
 }  // namespace moorage::core

@@ -13,11 +13,11 @@ namespace moorage::core {
 
 namespace {
 
-moorage_wire_limits limits_of(const node_plan &of) {
-    const uint64_t longest = message_bytes_of(of.sizes, of.top_k);
+moorage_wire_limits limits_of(const node_plan &plan) {
+    const uint64_t longest = message_bytes_of(plan.sizes, plan.top_k);
     moorage_wire_limits limits{};
     limits.size = sizeof(limits);
-    limits.connections_max = static_cast<uint32_t>(links::connections_max(of.servers.size()));
+    limits.connections_max = static_cast<uint32_t>(links::connections_max(plan.servers.size()));
     limits.handshakes_max = 32;
     limits.handshakes_per_s = 200;
     limits.queue_messages_max = 256;
@@ -32,26 +32,30 @@ moorage_wire_limits limits_of(const node_plan &of) {
 
 class wire_plugin final : public wire {
 public:
-    wire_plugin(std::unique_ptr<instance> made, wire_calls calls)
-        : made_(std::move(made)), table_(*made_->wire), noted_(calls == wire_calls::noted) {}
+    wire_plugin(std::unique_ptr<instance> plugin_instance, wire_calls calls)
+        : instance_(std::move(plugin_instance)),
+          table_(*instance_->wire),
+          noted_(calls == wire_calls::noted) {}
 
     status open(const moorage_wire_limits &limits) {
-        return made_->control(entry_point::wire_open,
-                              [&](moorage_plugin *plugin) { return table_.open(plugin, &limits); });
+        return instance_->control(entry_point::wire_open, [&](moorage_plugin *plugin) {
+            return table_.open(plugin, &limits);
+        });
     }
     result<std::string> listen(const std::string &address) override {
         char bound[MOORAGE_WIRE_ADDRESS_MAX] = {};
         uint64_t listener = 0;
-        const status done = made_->control(entry_point::wire_listen, [&](moorage_plugin *plugin) {
-            return table_.listen(plugin, address.c_str(), bound, &listener);
-        });
+        const status done =
+            instance_->control(entry_point::wire_listen, [&](moorage_plugin *plugin) {
+                return table_.listen(plugin, address.c_str(), bound, &listener);
+            });
         if (!done) return done.failure();
         bound[sizeof(bound) - 1] = 0;
         return std::string(bound);
     }
     result<uint64_t> connect(int32_t channel, std::span<const std::string> addresses) override {
         std::vector<const char *> texts;
-        for (const std::string &one : addresses) texts.push_back(one.c_str());
+        for (const std::string &address : addresses) texts.push_back(address.c_str());
         moorage_wire_target target{};
         target.size = sizeof(target);
         target.channel = channel;
@@ -59,14 +63,14 @@ public:
         target.address_count = static_cast<uint32_t>(texts.size());
         uint64_t connection = 0;
         if (!noted_) {
-            const in_control mark = made_->marked();
-            if (table_.connect(made_->plugin(), &target, &connection) == MOORAGE_OK)
+            const in_control mark = instance_->marked();
+            if (table_.connect(instance_->plugin(), &target, &connection) == MOORAGE_OK)
                 return connection;
             return error{format("no connection to {} can begin", addresses.front())};
         }
-        const status done = made_->control(entry_point::wire_connect, [&](moorage_plugin *plugin) {
-            return table_.connect(plugin, &target, &connection);
-        });
+        const status done = instance_->control(
+            entry_point::wire_connect,
+            [&](moorage_plugin *plugin) { return table_.connect(plugin, &target, &connection); });
         if (!done) return done.failure();
         return connection;
     }
@@ -84,7 +88,7 @@ public:
         return std::min(count, static_cast<uint32_t>(events.size()));
     }
     // From any thread, so not noted as the call at work.
-    void wake() override { table_.wake(made_->plugin()); }
+    void wake() override { table_.wake(instance_->plugin()); }
     void release(uint64_t message) override {
         call(entry_point::wire_release, table_.release, message);
     }
@@ -94,14 +98,14 @@ public:
 
 private:
     template <class Answer, class... Parameters, class... Arguments>
-    Answer call(entry_point which, Answer (*function)(moorage_plugin *, Parameters...),
+    Answer call(entry_point entry, Answer (*function)(moorage_plugin *, Parameters...),
                 Arguments... arguments) {
-        if (noted_) return made_->call(which, function, arguments...);
-        const in_control mark = made_->marked();
-        return function(made_->plugin(), arguments...);
+        if (noted_) return instance_->call(entry, function, arguments...);
+        const in_control mark = instance_->marked();
+        return function(instance_->plugin(), arguments...);
     }
 
-    std::unique_ptr<instance> made_;
+    std::unique_ptr<instance> instance_;
     const moorage_wire &table_;
     const bool noted_;
 };
@@ -109,19 +113,19 @@ private:
 }  // namespace
 
 result<std::unique_ptr<wire>> open_wire(const run_config &config, const registry &policies,
-                                        const node_plan &of, wire_calls calls) {
+                                        const node_plan &plan, wire_calls calls) {
     const auto chosen = find_policy(policies, config.wire, "wire");
     if (!chosen) return chosen.failure();
-    auto made = instance::create(**chosen, config.wire.params,
-                                 environment{.seed = config.seed, .kind = "wire"});
-    if (!made) return made.failure();
+    auto plugin_instance = instance::create(**chosen, config.wire.params,
+                                            environment{.seed = config.seed, .kind = "wire"});
+    if (!plugin_instance) return plugin_instance.failure();
     moorage_limits none{};
     none.size = sizeof(none);
-    if (const status active = (*made)->activate(none); !active) return active.failure();
-    auto through = std::make_unique<wire_plugin>(std::move(*made), calls);
-    if (const status open = through->open(limits_of(of)); !open)
+    if (const status active = (*plugin_instance)->activate(none); !active) return active.failure();
+    auto opened = std::make_unique<wire_plugin>(std::move(*plugin_instance), calls);
+    if (const status open = opened->open(limits_of(plan)); !open)
         return error{config.wire.place + ": " + open.failure().text, open.failure().usage};
-    return std::unique_ptr<wire>(std::move(through));
+    return std::unique_ptr<wire>(std::move(opened));
 }
 
 }  // namespace moorage::core

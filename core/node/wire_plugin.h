@@ -19,6 +19,6 @@ enum class wire_calls : uint8_t { noted, beside };
 
 // Opens the wire that [wire] names, with limits for the messages of the plan.
 result<std::unique_ptr<wire>> open_wire(const run_config &config, const registry &policies,
-                                        const node_plan &of, wire_calls calls);
+                                        const node_plan &plan, wire_calls calls);
 
 }  // namespace moorage::core

@@ -32,6 +32,6 @@ struct composition {
 // An error if a policy lacks something that it cannot work without. A text in `warnings` if a
 // setting has no effect, or not the one that it seems to have, but may be intended. Each names the
 // place. [control]
-status check_composition(const composition &of, std::vector<std::string> &warnings);
+status check_composition(const composition &composition, std::vector<std::string> &warnings);
 
 }  // namespace moorage::core

@@ -21,7 +21,7 @@ public:
         }
         std::suspend_always initial_suspend() noexcept { return {}; }
         auto final_suspend() noexcept {
-            struct back {
+            struct resume_outer {
                 bool await_ready() noexcept { return false; }
                 std::coroutine_handle<> await_suspend(
                     std::coroutine_handle<promise_type> ended) noexcept {
@@ -29,16 +29,16 @@ public:
                 }
                 void await_resume() noexcept {}
             };
-            return back{};
+            return resume_outer{};
         }
         void return_void() {}
         void unhandled_exception() { std::terminate(); }  // the core throws nothing
     };
 
     flow() = default;
-    flow(flow &&other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-    flow &operator=(flow &&other) noexcept {
-        std::swap(handle_, other.handle_);
+    flow(flow &&source) noexcept : handle_(std::exchange(source.handle_, nullptr)) {}
+    flow &operator=(flow &&source) noexcept {
+        std::swap(handle_, source.handle_);
         return *this;
     }
     ~flow() {
@@ -50,7 +50,7 @@ public:
 
     // Runs this flow to its end, then the awaiting one.
     auto operator co_await() const {
-        struct into {
+        struct awaiter {
             std::coroutine_handle<promise_type> inner;
             bool await_ready() { return false; }
             std::coroutine_handle<> await_suspend(std::coroutine_handle<> outer) {
@@ -59,7 +59,7 @@ public:
             }
             void await_resume() {}
         };
-        return into{handle_};
+        return awaiter{handle_};
     }
 
 private:
@@ -71,13 +71,13 @@ private:
 class waiting_room {
 public:
     bool await_ready() const { return false; }
-    void await_suspend(std::coroutine_handle<> who) { who_ = who; }
+    void await_suspend(std::coroutine_handle<> waiter) { waiter_ = waiter; }
     void await_resume() {}
-    void enter(std::coroutine_handle<> first) { who_ = first; }
-    void resume() { who_.resume(); }
+    void enter(std::coroutine_handle<> first) { waiter_ = first; }
+    void resume() { waiter_.resume(); }
 
 private:
-    std::coroutine_handle<> who_;
+    std::coroutine_handle<> waiter_;
 };
 
 }  // namespace moorage::core

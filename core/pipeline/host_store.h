@@ -25,21 +25,21 @@ public:
     // Frames beside the slots: one is read while another is used.
     static constexpr uint32_t frames = 2;
 
-    // All borrowed. Connects itself to the transport. Requires: `truth` has one pool, whole
+    // All borrowed. Connects itself to the transport. Requires: `ledger` has one pool, whole
     // experts, and frames beside it.
-    host_store(instance &policy, ledger &truth, fault_log &faults, transport_stage &transport,
+    host_store(instance &policy, ledger &ledger, fault_log &faults, transport_stage &transport,
                const cost_model &costs);
 
     // A step may use the page. If the page has a slot, it keeps it until let_go().
     void hold(uint32_t page) {
         held_[page] = 1;
-        truth_.pin(page);
+        ledger_.pin(page);
     }
     void let_go(uint32_t page) {
         held_[page] = 0;
-        if (users_[page] == 0) truth_.unpin(page, kept(page));
+        if (users_[page] == 0) ledger_.unpin(page, is_kept(page));
     }
-    bool use(uint32_t page, owner of) override;
+    bool use(uint32_t page, owner purpose) override;
     // Reads the page ahead of its first use, unless it is here or too many such reads are under
     // way.
     void bring(uint32_t page);
@@ -58,22 +58,23 @@ public:
 
     // Time until a page could be used, if it were requested now. 0: at once.
     uint64_t wait_ns(uint32_t page) const;
-    uint32_t slots() const { return truth_.slots(0); }
+    uint32_t slots() const { return ledger_.slots(0); }
     uint64_t requested() const { return requested_; }  // uses ...
     uint64_t hits() const { return hits_; }            // ... of pages that were here
     uint64_t first_bytes() const { return first_bytes_; }
 
 private:
-    bool here(uint32_t page) const { return truth_.whole(page); }
-    bool kept(uint32_t page) const {
-        return truth_.known(page) != 0 && (truth_.state(page) & MOORAGE_STATE_BUFFERED) == 0;
+    bool is_present(uint32_t page) const { return ledger_.is_whole(page); }
+    bool is_kept(uint32_t page) const {
+        return ledger_.known_segments(page) != 0 &&
+               (ledger_.state(page) & MOORAGE_STATE_BUFFERED) == 0;
     }
-    bool claim(uint32_t page, owner of);
-    bool find_room(uint32_t page, owner of);
+    bool claim(uint32_t page, owner purpose);
+    bool find_room(uint32_t page, owner purpose);
     void read_waiting();
     void forget(uint32_t page);
 
-    ledger &truth_;
+    ledger &ledger_;
     cache_stage cache_;
     transport_stage &transport_;
     const cost_model &costs_;
@@ -82,7 +83,7 @@ private:
     std::vector<uint32_t> transfers_;  // [pages] of the read, from its request to its end
     std::deque<uint32_t> waiting_;     // pages without a place; their reads are held
     std::vector<uint32_t> ahead_;      // pages that bring() reads
-    std::vector<uint32_t> given_;      // used by one give_up()
+    std::vector<uint32_t> given_up_;   // used by one give_up()
     uint32_t filling_ = 0;
     uint64_t requested_ = 0, hits_ = 0, first_bytes_ = 0;
 };

@@ -9,15 +9,15 @@
 
 namespace moorage::core {
 
-load_behind::load_behind(const memories &truth, caches &cache, transport_stage &transport,
+load_behind::load_behind(const memories &memories, caches &cache, transport_stage &transport,
                          const cost_model &costs, byte_counts &bytes)
-    : truth_(truth),
+    : memories_(memories),
       cache_(cache),
       transport_(transport),
       costs_(costs),
       bytes_(bytes),
-      transfers_(truth.all().page_count(), MOORAGE_NONE),
-      unasked_bytes_(truth.all().page_count(), 0) {
+      transfers_(memories.combined_ledger().page_count(), MOORAGE_NONE),
+      unasked_bytes_(memories.combined_ledger().page_count(), 0) {
     active_.reserve(loads_max);
     placed_.reserve(loads_max);
 }
@@ -43,14 +43,14 @@ bool load_behind::start(owner purpose, std::span<const uint32_t> pages,
         const auto &[page, victim, cached] = placed_[i];
         if (victim != MOORAGE_NONE) release(victim);
         if (!cached) continue;
-        ledger &book = truth_.of(page);
-        const uint32_t layer = book.rows().layer_of(page);
-        const uint8_t segments = book.rows().cached_segments(layer);
-        book.take_rows(page, segments, true);
-        book.expect_kept(page, segments);
+        ledger &ledger = memories_.ledger_of_page(page);
+        const uint32_t layer = ledger.rows().layer_of(page);
+        const uint8_t segments = ledger.rows().cached_segments(layer);
+        ledger.take_rows(page, segments, true);
+        ledger.expect_kept(page, segments);
         transfers_[page] =
-            transport_.submit(purpose, h2d_of(truth_.device_of(page)), page, segments,
-                              costs_.expert_bytes(book.rows().share(layer, segments)));
+            transport_.submit(purpose, h2d_of(memories_.device_of(page)), page, segments,
+                              costs_.expert_bytes(ledger.rows().share(layer, segments)));
         active_.push_back(page);
         started[i] = 1;
     }
@@ -85,7 +85,7 @@ uint32_t load_behind::take(uint32_t page) {
     ++loads_;
     forget(page);
     const transfer_record &record = transport_.record(id);
-    if (record.of == owner::slot_prefetch) {
+    if (record.owned_by == owner::slot_prefetch) {
         const uint64_t sent_bytes = record.bytes - record.unsent_bytes;
         count_used(sent_bytes);
         bytes_.prefetch_late += sent_bytes;
@@ -98,7 +98,7 @@ void load_behind::arrived(uint32_t transfer) {
     ++loads_;
     const transfer_record &record = transport_.record(transfer);
     forget(record.page);
-    if (record.of == owner::slot_prefetch) {
+    if (record.owned_by == owner::slot_prefetch) {
         unasked_bytes_[record.page] = record.bytes;
         ++unasked_count_;
     }
@@ -118,7 +118,7 @@ void load_behind::end_early(uint32_t page) {
     const uint32_t id = transfers_[page];
     transport_.cancel(id);
     const transfer_record &record = transport_.record(id);
-    if (record.of == owner::slot_prefetch) {
+    if (record.owned_by == owner::slot_prefetch) {
         const uint64_t sent_bytes = record.bytes - record.unsent_bytes;
         count_wasted(sent_bytes);
         bytes_.prefetch_cut_off += sent_bytes;

@@ -29,7 +29,7 @@ public:
     static constexpr uint32_t loads_max = 16;  // under way at one time
 
     // All borrowed.
-    load_behind(const memories &truth, caches &cache, transport_stage &transport,
+    load_behind(const memories &memories, caches &cache, transport_stage &transport,
                 const cost_model &costs, byte_counts &bytes);
 
     bool under_way(uint32_t page) const { return transfers_[page] != MOORAGE_NONE; }
@@ -69,7 +69,7 @@ private:
     void count_used(uint64_t sent_bytes);
     void count_wasted(uint64_t sent_bytes);
 
-    const memories &truth_;
+    const memories &memories_;
     caches &cache_;
     transport_stage &transport_;
     const cost_model &costs_;

@@ -15,59 +15,60 @@ namespace moorage::core {
 
 namespace {
 
-status add_compute(const machine_request &request, machine &made) {
-    made.pool = std::make_unique<thread_pool>(request.threads, request.config->numbers);
-    auto compute = cpu_model::create(*request.of, *made.pool, request.limits);
+status add_compute(const machine_request &request, machine &machine) {
+    machine.pool = std::make_unique<thread_pool>(request.threads, request.config->arithmetic_mode);
+    auto compute = cpu_model::create(*request.computed_model, *machine.pool, request.limits);
     if (!compute) return compute.failure();
-    made.compute = std::move(compute).value();
-    made.results = made.compute.get();
+    machine.compute = std::move(compute).value();
+    machine.results = machine.compute.get();
     return success();
 }
 
-status make_emulator(const machine_request &request, machine &made) {
+status make_emulator(const machine_request &request, machine &machine) {
     if (request.costs->hardware().device.is_host)
-        made.time = std::make_unique<host_emulator>(*request.costs, request.transfers_max,
-                                                    request.in_place, request.sink);
+        machine.emulator = std::make_unique<host_emulator>(*request.costs, request.transfers_max,
+                                                           request.in_place, request.sink);
     else if (!request.more_costs.empty())
-        made.time = std::make_unique<gpus_emulator>(
+        machine.emulator = std::make_unique<gpus_emulator>(
             device_costs{*request.costs, request.more_costs}, request.transfers_max, request.sink);
     else
-        made.time = std::make_unique<emulator>(*request.costs, request.transfers_max, request.sink);
-    if (!request.of) return success();
-    if (const status done = add_compute(request, made); !done) return done.failure();
-    made.where = std::make_unique<emulated_model>(*made.time, *made.compute, request.of->config(),
-                                                  request.small);
+        machine.emulator =
+            std::make_unique<emulator>(*request.costs, request.transfers_max, request.sink);
+    if (!request.computed_model) return success();
+    if (const status done = add_compute(request, machine); !done) return done.failure();
+    machine.run_executor = std::make_unique<emulated_model>(
+        *machine.emulator, *machine.compute, request.computed_model->config(), request.small);
     return success();
 }
 
-status make_cpu(const machine_request &request, machine &made) {
-    if (const status done = add_compute(request, made); !done) return done.failure();
-    auto where = cpu_executor::create({.of = request.of,
-                                       .compute = made.compute.get(),
-                                       .places = request.places.each.front(),
-                                       .transfers_max = request.transfers_max,
-                                       .in_place = request.in_place,
-                                       .from_disk = request.from_disk,
-                                       .small = request.small});
-    if (!where) return where.failure();
-    made.where = std::move(where).value();
+status make_cpu(const machine_request &request, machine &machine) {
+    if (const status done = add_compute(request, machine); !done) return done.failure();
+    auto executor = cpu_executor::create({.source_model = request.computed_model,
+                                          .compute = machine.compute.get(),
+                                          .places = request.places.arenas.front(),
+                                          .transfers_max = request.transfers_max,
+                                          .in_place = request.in_place,
+                                          .from_disk = request.from_disk,
+                                          .small_model = request.small});
+    if (!executor) return executor.failure();
+    machine.run_executor = std::move(executor).value();
     return success();
 }
 
-status make_cuda(const machine_request &request, machine &made) {
+status make_cuda(const machine_request &request, machine &machine) {
     gpu_executor_options options;
-    options.of = request.of;
+    options.source_model = request.computed_model;
     options.places = request.places;
     options.host_places = request.host_places;
     options.limits = request.limits;
     options.transfers_max = request.transfers_max;
     options.threads = request.threads;
     options.device = static_cast<int32_t>(request.config->device);
-    auto where = make_cuda_executor(options);
-    if (!where) return where.failure();
-    made.where = std::move(where->where);
-    made.results = where->results;
-    made.device = where->device;
+    auto gpu = make_cuda_executor(options);
+    if (!gpu) return gpu.failure();
+    machine.run_executor = std::move(gpu->device_executor);
+    machine.results = gpu->results;
+    machine.device = gpu->device;
     return success();
 }
 
@@ -79,11 +80,11 @@ static_assert(std::size(makers) == std::size(executors));
 }  // namespace
 
 result<machine> make_machine(const machine_request &request) {
-    machine made;
+    machine machine;
     const auto make = makers[&request.config->runs_on() - executors];
-    if (const status done = make(request, made); !done) return done.failure();
-    if (!made.where) made.where = std::move(made.time);
-    return made;
+    if (const status done = make(request, machine); !done) return done.failure();
+    if (!machine.run_executor) machine.run_executor = std::move(machine.emulator);
+    return machine;
 }
 
 }  // namespace moorage::core

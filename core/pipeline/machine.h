@@ -19,11 +19,11 @@ namespace moorage::core {
 
 struct machine_request {
     const run_config *config;
-    const model *of;  // null: a trace on the emulator, nothing is computed
+    const model *computed_model;  // null: a trace on the emulator, nothing is computed
     const model *small;  // the experts' second version; null: there is none, or nothing is computed
     const cost_model *costs;
     std::span<const cost_model> more_costs;  // for devices beyond the first
-    device_places places;
+    device_arenas places;
     const arena *host_places;  // for host memory that does not hold everything; otherwise null
     cpu_model_limits limits;
     uint32_t transfers_max, threads;
@@ -36,8 +36,8 @@ struct machine_request {
 struct machine {
     std::unique_ptr<thread_pool> pool;
     std::unique_ptr<cpu_model> compute;
-    std::unique_ptr<executor> time;  // the emulator's
-    std::unique_ptr<executor> where;
+    std::unique_ptr<executor> emulator;  // the emulator's
+    std::unique_ptr<executor> run_executor;
     std::string device;                     // the device that a real executor found; empty: nothing
                                             // to report
     const pass_results *results = nullptr;  // null: nothing is computed

@@ -48,11 +48,11 @@ struct memory_plan {
     std::vector<uint32_t> device_experts() const;
     std::vector<uint32_t> device_slots() const;
     // Slots beside the cache's, of either kind.
-    uint32_t beside() const;
+    uint32_t slots_beside_cache() const;
 };
 
 // A share of all experts, as whole experts, rounded down.
-uint64_t share_of_experts(double share, uint64_t all);
+uint64_t share_of_experts(double share, uint64_t total_experts);
 
 // Plans as configured. Without a size, as many experts as fit. Remarks for the user are added to
 // `warnings`. Errors name the file, the value and a remedy.

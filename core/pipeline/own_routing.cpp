@@ -24,11 +24,11 @@ run_config plain_of(const run_config &config) {
 
 result<text_report> rerun(const run_config &plain, run_resources &shared,
                           const run_options &options, const std::vector<model_request> *requests) {
-    run_options how;
-    how.optimum = false;
-    how.threads = options.threads;
-    how.requests = requests;
-    auto done = run(plain, shared, how);
+    run_options rerun_options;
+    rerun_options.optimum = false;
+    rerun_options.threads = options.threads;
+    rerun_options.requests = requests;
+    auto done = run(plain, shared, rerun_options);
     if (!done) return done.failure();
     return std::move(done->text);
 }
@@ -46,17 +46,17 @@ result<text_report> own_routing_of(const run_config &config, run_resources &shar
     return rerun(plain_of(config), shared, options, nullptr);
 }
 
-void take_own_routing(const result<text_report> &own, run_report &report) {
+void take_own_routing(const result<text_report> &own_text, run_report &report) {
     text_report &text = report.text;
-    if (!own)
-        report.warnings.push_back("quality was not measured: " + own.failure().text);
-    else if (own->scored != text.scored)
+    if (!own_text)
+        report.warnings.push_back("quality was not measured: " + own_text.failure().text);
+    else if (own_text->scored != text.scored)
         report.warnings.push_back(
             format("quality was not measured: {} tokens were scored, and {} with the model's "
                    "own routing",
-                   text.scored, own->scored));
+                   text.scored, own_text->scored));
     else
-        text.own_nll = own->nll;
+        text.own_nll = own_text->nll;
 }
 
 void add_own_routing(const run_config &config, run_resources &shared, const run_options &options,
@@ -69,8 +69,8 @@ void add_own_routing(const run_config &config, run_resources &shared, const run_
         plain.tokens = 0;  // every token is to be scored
         return take_own_routing(rerun(plain, shared, options, &written), report);
     }
-    if (options.later) {
-        options.later->own_routing = true;
+    if (options.deferred) {
+        options.deferred->own_routing = true;
         return;
     }
     const auto make = [&] { return own_routing_of(config, shared, options); };

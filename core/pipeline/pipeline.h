@@ -50,18 +50,18 @@ struct stages {
 class pipeline {
 public:
     struct parts {
-        source *from;
-        executor *where;
+        source *pass_source;
+        executor *run_executor;
         cost_model *costs;                            // a real executor's times correct it ...
         std::span<const cost_model> more_costs = {};  // for devices beyond the first
-        moorage_costs *shown;                         // the costs as policies see them
-        memories truth;
-        ledger *host = nullptr;  // of host memory, with policies.host_cache
+        moorage_costs *policy_costs;                  // the costs as policies see them
+        memories device_memories;
+        ledger *host_ledger = nullptr;  // of host memory, with policies.host_cache
         fault_log *faults;
         stages policies;
         std::vector<uint32_t> slots;  // whole experts that fit on each device
         uint32_t buffer_slots, transfers_max, needs;
-        bool hidden = false;  // policies look at hidden states
+        bool needs_hidden_states = false;  // policies look at hidden states
         // Splits that a budget chooses are multiples of it. 0: the budget chooses none.
         uint32_t part_rows = 0;
         // Loads read from disk. An expert without a slot passes through, and the device computes
@@ -71,12 +71,12 @@ public:
         step_watcher *watcher = nullptr;  // may be null
         routing_rules routing = {};
         guard_rules guard = {};
-        peers *others = nullptr;          // null: there are none
-        policy_clock *clock = nullptr;    // null: policies take no virtual time
-        run_events *events = nullptr;  // null: nobody wants to see
+        peers *cluster_peers = nullptr;  // null: there are none
+        policy_clock *clock = nullptr;   // null: policies take no virtual time
+        run_events *events = nullptr;    // null: nobody wants to see
     };
     // All borrowed, and as large as the source demands.
-    explicit pipeline(const parts &of);
+    explicit pipeline(const parts &parts);
     pipeline(const pipeline &) = delete;
 
     // Takes the next pass through all layers. False: the source has ended, or a fault ended the run
@@ -84,7 +84,7 @@ public:
     bool next_pass();
 
     // The state of the course.
-    enum class stand : uint8_t {
+    enum class course_state : uint8_t {
         waiting,  // for a completion
         idle,     // the source has no pass yet (source::wakes_ns())
         passed,   // a pass has ended
@@ -92,18 +92,18 @@ public:
     };
     // Replaces next_pass() if somebody else keeps the clock. Goes on until the course stops again.
     // Requires: the awaited event has happened, or may have; this function checks.
-    stand go_on();
-    // Takes a completion of this run's executor, or of a call to others. Call go_on() afterwards.
-    void handle(const completion &done);
+    course_state resume();
+    // Takes a completion of this run's executor, or of a call to others. Call resume() afterwards.
+    void handle(const completion &completion);
     // Computes an expert for another home. It completes on the executor (gpu_expert) with the
     // work's tag. Do not give this completion to handle(). An expert that is not resident is loaded
     // for this work alone. False: the transport has no room for that now.
     bool serve(expert_work work);
     // For a caller that decides in place of the cache policy what is resident: a page comes or
-    // goes. keep() requires that the page is absent and a slot is free. forget() does nothing and
-    // returns false while the page is in use.
-    void keep(uint32_t page);
-    bool forget(uint32_t page);
+    // goes. make_resident() requires that the page is absent and a slot is free. evict() does
+    // nothing and returns false while the page is in use.
+    void make_resident(uint32_t page);
+    bool evict(uint32_t page);
     // Accounts the content of the buffer and fills in all figures but those of the configuration.
     void finish(run_report &report);
 
@@ -132,36 +132,38 @@ private:
     flow course();
     flow arrange();
     flow divide();
-    flow fill();
+    flow fill_caches();
     flow fill_host();
-    bool arrangement_due() { return !first_.there || account_.tokens >= budget_.due(); }
+    bool arrangement_due() {
+        return !initial_fill_.done || account_.tokens >= budget_.due_tokens();
+    }
     void begin_pass();
-    bool decide(layer_report &account);
-    bool choose(layer_report &account);
+    bool decide(layer_report &report);
+    bool choose(layer_report &report);
     void observe();
-    void learn(const completion &done);
-    void show(const completion &done);
+    void learn(const completion &completion);
+    void show(const completion &completion);
     void show_pass();
     void await(event_kind kind) {
-        stands_.awaiting = kind;
-        stands_.awaited = false;
+        progress_.awaiting = kind;
+        progress_.awaited = false;
     }
     bool running() const { return !faults_.ended() && !executor_.failed(); }
     uint32_t layer() const { return step_.view().layer; }
     void land(uint32_t transfer);
-    void piece_crossed(const completion &done);
-    void end_step(layer_report &account);
+    void piece_crossed(const completion &completion);
+    void end_step(layer_report &report);
     void end_pass();
     void charge_to(size_t layer) { account_.charge(executor_, layer, pass_.phase); }
-    void compare_pass();
+    void update_guard();
     uint64_t now_ns() const { return now_ns_; }
 
     source &source_;
     executor &executor_;
     const uint64_t &now_ns_;  // of its clock
     cost_model &costs_;
-    moorage_costs &shown_;
-    const memories truth_;
+    moorage_costs &policy_costs_;
+    const memories memories_;
     fault_log &faults_;
     std::vector<instance *> observers_;
     router_stage router_;
@@ -181,23 +183,23 @@ private:
         step_watcher *watcher;
         policy_clock *clock;
         run_events *events;
-    } told_;
+    } listeners_;
 
     struct {
         flow course;
-        waiting_room event;
-        stand where = stand::waiting;
+        waiting_room next_event;
+        course_state state = course_state::waiting;
         bool awaited = false;  // the event waited for has come
         event_kind awaiting = event_kind::gate;
-    } stands_;
+    } progress_;
     struct {  // loading the first content of the caches, before any step
-        bool there = false;
+        bool done = false;
         uint32_t under_way = 0;  // transfers for it
         std::vector<uint32_t> pages;
-    } first_;
+    } initial_fill_;
     struct {  // the step, the pass; and the counts at that time
         uint64_t step_ns = 0, pass_ns = 0, prefetched_bytes = 0, substituted = 0;
-    } before_;
+    } begin_;
 };
 
 }  // namespace moorage::core

@@ -7,7 +7,7 @@ namespace moorage::core {
 
 bool pipeline::serve(expert_work work) {
     const instance::stepping mark;
-    if (!truth_.of(work.page).whole(work.page)) {
+    if (!memories_.ledger_of_page(work.page).is_whole(work.page)) {
         work.transfer = transport_.submit(owner::serve, link_h2d, work.page, MOORAGE_WHOLE,
                                           costs_.expert_bytes(1));
         if (work.transfer == MOORAGE_NONE) return false;
@@ -17,14 +17,14 @@ bool pipeline::serve(expert_work work) {
     return true;
 }
 
-void pipeline::keep(uint32_t page) {
-    if (truth_.of(page).pinned(page)) work_.leave(page);
+void pipeline::make_resident(uint32_t page) {
+    if (memories_.ledger_of_page(page).is_pinned(page)) work_.keep_cached(page);
     cache_.put(page);
-    truth_.of(page).take_rows(page, MOORAGE_WHOLE, true);
+    memories_.ledger_of_page(page).take_rows(page, MOORAGE_WHOLE, true);
 }
 
-bool pipeline::forget(uint32_t page) {
-    if (truth_.of(page).state(page) != MOORAGE_WHOLE)
+bool pipeline::evict(uint32_t page) {
+    if (memories_.ledger_of_page(page).state(page) != MOORAGE_WHOLE)
         return false;  // pinned, or something of it is coming
     behind_.release(page);
     cache_.take(page);

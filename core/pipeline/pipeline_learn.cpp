@@ -7,30 +7,31 @@
 namespace moorage::core {
 
 // On a real executor: measured times correct the costs that policies are told.
-void pipeline::learn(const completion &done) {
-    switch (done.kind) {
+void pipeline::learn(const completion &completion) {
+    switch (completion.kind) {
         case event_kind::gate:
             return costs_.observe(
                 cost_model::attention,
                 costs_.attention_ns(pass_.tokens.size(), pass_.context(), pass_.sequences()),
-                done.duration_ns);
+                completion.duration_ns);
         case event_kind::gpu_expert: {
-            const uint32_t tokens = work_.tokens_of(done.tag);
+            const uint32_t tokens = work_.tokens_of(completion.tag);
             return costs_.observe(
                 cost_model::gpu_expert,
-                costs_.gpu_expert_ns(tokens, work_.share_of(done.tag, done.segments),
-                                     work_.version_of(done.tag)),
-                done.duration_ns);
+                costs_.gpu_expert_ns(tokens, work_.share_of(completion.tag, completion.segments),
+                                     work_.version_of(completion.tag)),
+                completion.duration_ns);
         }
         case event_kind::cpu_expert:
             return costs_.observe(cost_model::cpu_expert,
-                                  costs_.cpu_expert_ns(work_.tokens_of(done.tag), 1),
-                                  done.duration_ns);
+                                  costs_.cpu_expert_ns(work_.tokens_of(completion.tag), 1),
+                                  completion.duration_ns);
         case event_kind::piece: {
-            const uint64_t bytes = transport_.piece_bytes(done.tag);
-            if (done.tag == link_disk)
-                return costs_.observe(cost_model::read, costs_.read_ns(bytes), done.duration_ns);
-            return costs_.observe(cost_model::load, costs_.load_ns(bytes), done.duration_ns);
+            const uint64_t bytes = transport_.piece_bytes(completion.tag);
+            if (completion.tag == link_disk)
+                return costs_.observe(cost_model::read, costs_.read_ns(bytes),
+                                      completion.duration_ns);
+            return costs_.observe(cost_model::load, costs_.load_ns(bytes), completion.duration_ns);
         }
         case event_kind::remote_expert:
         case event_kind::moved:
@@ -39,8 +40,8 @@ void pipeline::learn(const completion &done) {
             return;
         case event_kind::head:
             // Once a pass is often enough for the readers.
-            costs_.refresh(shown_);
-            dispatch_.price();
+            costs_.refresh(policy_costs_);
+            dispatch_.update_unit_prices();
             return;
     }
 }
@@ -48,25 +49,28 @@ void pipeline::learn(const completion &done) {
 void pipeline::begin_pass() {
     guard_.begin(pass_.phase);
     charge_to(0);
-    before_.pass_ns = now_ns();
+    begin_.pass_ns = now_ns();
     work_.begin_pass();
     account_.pass_begins(pass_, now_ns());
     executor_.begin(pass_);
-    step_.enter(pass_);
-    if (told_.events)
-        told_.events->pass_begins(pass_, account_.tokens, transport_.loaded_bytes(), now_ns());
+    step_.begin_pass(pass_);
+    if (listeners_.events)
+        listeners_.events->pass_begins(pass_, account_.tokens, transport_.loaded_bytes(), now_ns());
 }
 
 // Shows a completion, before it is handled.
-void pipeline::show(const completion &done) {
-    if (done.kind == event_kind::piece)
-        return told_.events->copied(transport_.next_to_end(done.tag),
-                                    transport_.piece_bytes(done.tag), done.duration_ns, now_ns());
+void pipeline::show(const completion &completion) {
+    if (completion.kind == event_kind::piece)
+        return listeners_.events->copied(transport_.next_to_end(completion.tag),
+                                         transport_.piece_bytes(completion.tag),
+                                         completion.duration_ns, now_ns());
     if (account_.virtual_time) return;  // the executor shows it to the nanosecond
-    const bool expert = done.kind == event_kind::gpu_expert ||
-                        done.kind == event_kind::cpu_expert || done.kind == event_kind::moved;
-    told_.events->computed(done.kind, layer(), expert ? work_.page_of(done.tag) : MOORAGE_NONE,
-                           done.duration_ns, now_ns());
+    const bool expert = completion.kind == event_kind::gpu_expert ||
+                        completion.kind == event_kind::cpu_expert ||
+                        completion.kind == event_kind::moved;
+    listeners_.events->computed(completion.kind, layer(),
+                                expert ? work_.page_of(completion.tag) : MOORAGE_NONE,
+                                completion.duration_ns, now_ns());
 }
 
 void pipeline::show_pass() {
@@ -74,22 +78,22 @@ void pipeline::show_pass() {
     expert_counts sum;
     for (const layer_report &layer : account_.layers) sum += layer.experts;
     uint64_t waiting_bytes = 0;
-    for (uint32_t device = 0; device < truth_.devices(); ++device)
+    for (uint32_t device = 0; device < memories_.devices(); ++device)
         waiting_bytes += transport_.demand_backlog_bytes(h2d_of(device));
-    told_.events->pass_ended(
+    listeners_.events->pass_ended(
         pass_,
         {sum.requested, sum.hits, transport_.loaded_bytes(), waiting_bytes, account_.spent()},
         now_ns());
 }
 
-void pipeline::compare_pass() {
+void pipeline::update_guard() {
     uint64_t substituted = 0;
     for (const layer_report &layer : account_.layers) substituted += layer.experts.substituted;
-    if (substituted != before_.substituted) guard_.matters(guard::substitution);
-    if (account_.bytes.prefetched != before_.prefetched_bytes) guard_.matters(guard::prefetch);
-    before_.substituted = substituted;
-    before_.prefetched_bytes = account_.bytes.prefetched;
-    guard_.end(pass_.tokens.size(), now_ns() - before_.pass_ns);
+    if (substituted != begin_.substituted) guard_.note_effect(guard::substitution);
+    if (account_.bytes.prefetched != begin_.prefetched_bytes) guard_.note_effect(guard::prefetch);
+    begin_.substituted = substituted;
+    begin_.prefetched_bytes = account_.bytes.prefetched;
+    guard_.end(pass_.tokens.size(), now_ns() - begin_.pass_ns);
 }
 
 }  // namespace moorage::core

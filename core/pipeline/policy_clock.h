@@ -16,18 +16,18 @@ namespace moorage::core {
 class policy_clock {
 public:
     // Time that has passed and that the executor has not been told of.
-    uint64_t untold_ns();
+    uint64_t unreported_ns();
     // By policy and function, in the order of the policies.
-    void report(std::vector<policy_time> &out) const;
+    void report(std::vector<policy_time> &times) const;
 
 private:
     friend class policy_set;
-    struct one {
-        std::string policy;
+    struct timed_policy {
+        std::string name;
         std::unique_ptr<entry_times> times;
     };
-    std::vector<one> all_;
-    uint64_t told_ns_ = 0, call_ns_ = 0;
+    std::vector<timed_policy> policies_;
+    uint64_t reported_ns_ = 0, call_ns_ = 0;
 };
 
 }  // namespace moorage::core

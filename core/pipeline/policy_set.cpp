@@ -22,30 +22,30 @@ constexpr std::pair<std::string_view, instance * stages::*> places[] = {
 
 }  // namespace
 
-moorage_limits limits_of(const source &from) {
+moorage_limits limits_of(const source &source) {
     moorage_limits limits{};
     limits.size = sizeof(limits);
-    limits.layers = from.layers();
-    limits.experts = limits.predictions_max = from.experts();
-    limits.top_k = from.top_k();
-    limits.tokens_max = from.tokens_max();
-    limits.requests_max = from.streams();
+    limits.layers = source.layers();
+    limits.experts = limits.predictions_max = source.experts();
+    limits.top_k = source.top_k();
+    limits.tokens_max = source.tokens_max();
+    limits.requests_max = source.streams();
     limits.segments = limits.pools = 1;
     return limits;
 }
 
 // The policy that a stage names, if the run can give it what it needs.
-result<const policy *> policy_set::choose(const request &of, const stage_config &stage,
+result<const policy *> policy_set::choose(const request &request, const stage_config &stage,
                                           std::string_view kind) {
-    const auto found = find_policy(of.known, stage, kind);
+    const auto found = find_policy(request.policy_registry, stage, kind);
     if (!found) return found.failure();
     const policy &chosen = **found;
-    const uint32_t lacking = chosen.descriptor->needs & ~(of.offers | composition_needs);
+    const uint32_t lacking = chosen.descriptor->needs & ~(request.offers | composition_needs);
     if (lacking & MOORAGE_NEEDS_FUTURE)
         return error{
             format("{}: {} policy {} needs the future of a trace, {}", stage.place, kind,
                    stage.plugin,
-                   !of.config.trace.empty()
+                   !request.config.trace.empty()
                        ? "which is known for one request at a time: set [run] batch = 1 and "
                          "prefill = 0"
                        : "and a model has none: record one (moorage trace record) and run "
@@ -60,53 +60,59 @@ result<const policy *> policy_set::choose(const request &of, const stage_config 
         if (lacking & bit)
             return error{
                 format("{}: {} policy {} needs the tensor {}, which {} does not have", stage.place,
-                       kind, stage.plugin, trace::tensor_of(bit), of.source_name),
+                       kind, stage.plugin, trace::tensor_of(bit), request.source_name),
                 true};
     needs_ |= chosen.descriptor->needs;
     return &chosen;
 }
 
-status policy_set::make_instance(const request &of, const policy &chosen, const settings &given,
-                                 environment where, instance *&out) {
-    if ((chosen.descriptor->needs & MOORAGE_NEEDS_FUTURE) && of.future) where.future = of.future();
-    auto made = instance::create(chosen, given, where);
-    if (!made) return made.failure();
-    instances_.push_back(std::move(made).value());
+status policy_set::make_instance(const request &request, const policy &chosen,
+                                 const settings &params, environment environment,
+                                 instance *&created) {
+    if ((chosen.descriptor->needs & MOORAGE_NEEDS_FUTURE) && request.future)
+        environment.future = request.future();
+    auto policy_instance = instance::create(chosen, params, environment);
+    if (!policy_instance) return policy_instance.failure();
+    instances_.push_back(std::move(policy_instance).value());
     devices_.push_back(device_);
-    out = instances_.back().get();
+    created = instances_.back().get();
     return success();
 }
 
-status policy_set::make_stage(const request &of, std::string_view kind, const environment &where,
-                              size_t since, instance *&out) {
-    const stage_config &stage = of.config.stage(kind);
-    const auto found = choose(of, stage, kind);
+status policy_set::make_stage(const request &request, std::string_view kind,
+                              const environment &common, size_t since, instance *&serving) {
+    const stage_config &stage = request.config.stage(kind);
+    const auto found = choose(request, stage, kind);
     if (!found) return found.failure();
     const policy &chosen = **found;
     for (size_t i = since; i < instances_.size(); ++i) {
-        if (&instances_[i]->from() != &chosen) continue;
-        out = instances_[i].get();  // one instance for all its stages: they share their history
+        if (&instances_[i]->registered_policy() != &chosen) continue;
+        serving = instances_[i].get();  // one instance for all its stages: they share their history
         return success();
     }
-    settings given = stage.params;
-    for (const std::string_view other : stage_kinds) {
-        const stage_config &also = of.config.stage(other);
-        if (other == kind || also.plugin != stage.plugin || !chosen.is(other)) continue;
-        if (const auto same = find_policy(of.known, also, other); same && *same == &chosen)
-            given.insert(given.end(), also.params.begin(), also.params.end());
+    settings params = stage.params;
+    for (const std::string_view other_kind : stage_kinds) {
+        const stage_config &also = request.config.stage(other_kind);
+        if (other_kind == kind || also.plugin != stage.plugin || !chosen.is(other_kind)) continue;
+        if (const auto same = find_policy(request.policy_registry, also, other_kind);
+            same && *same == &chosen)
+            params.insert(params.end(), also.params.begin(), also.params.end());
     }
-    environment its = where;
-    its.kind = kind;
-    return make_instance(of, chosen, given, its, out);
+    environment stage_environment = common;
+    stage_environment.kind = kind;
+    return make_instance(request, chosen, params, stage_environment, serving);
 }
 
 // A cache and a budget policy for each of several devices, which see that one alone.
-status policy_set::make_devices(const request &of) {
-    for (device_ = 0; device_ < of.devices.size(); ++device_) {
+status policy_set::make_devices(const request &request) {
+    for (device_ = 0; device_ < request.devices.size(); ++device_) {
         const size_t since = instances_.size();
         instance *cache = nullptr, *budget = nullptr;
-        for (const auto &[kind, out] : {std::pair{"cache", &cache}, std::pair{"budget", &budget}})
-            if (const status done = make_stage(of, kind, of.devices[device_], since, *out); !done)
+        for (const auto &[kind, target] :
+             {std::pair{"cache", &cache}, std::pair{"budget", &budget}})
+            if (const status done =
+                    make_stage(request, kind, request.devices[device_], since, *target);
+                !done)
                 return done;
         if (device_ == 0) {
             stages_.cache = cache, stages_.budget = budget;
@@ -120,51 +126,53 @@ status policy_set::make_devices(const request &of) {
 }
 
 // The policy of host memory. It is an instance of its own, even if fast memory has the same policy.
-status policy_set::make_host(const request &of) {
-    if (of.host == nullptr) return success();
-    const stage_config &stage = of.config.host_cache;
-    const auto found = choose(of, stage, "cache");
+status policy_set::make_host(const request &request) {
+    if (request.host == nullptr) return success();
+    const stage_config &stage = request.config.host_cache;
+    const auto found = choose(request, stage, "cache");
     if (!found) return found.failure();
-    environment where = of.where;
-    where.residency = of.host;
-    where.kind = "cache";
-    return make_instance(of, **found, stage.params, where, stages_.host_cache);
+    environment environment = request.common_environment;
+    environment.residency = request.host;
+    environment.kind = "cache";
+    return make_instance(request, **found, stage.params, environment, stages_.host_cache);
 }
 
-status policy_set::make(const request &of) {
+status policy_set::make(const request &request) {
     for (const auto &[kind, place] : places) {
-        if (!of.devices.empty() && (kind == "cache" || kind == "budget")) continue;
-        const status done = make_stage(of, kind, of.where, 0, stages_.*place);
+        if (!request.devices.empty() && (kind == "cache" || kind == "budget")) continue;
+        const status done =
+            make_stage(request, kind, request.common_environment, 0, stages_.*place);
         if (!done) return done.failure();
     }
-    if (const status done = make_devices(of); !done) return done.failure();
-    return make_host(of);
+    if (const status done = make_devices(request); !done) return done.failure();
+    return make_host(request);
 }
 
 status policy_set::activate(const moorage_limits &limits, std::span<const uint32_t> slots) {
-    moorage_limits of_host = limits;
-    of_host.pools = of_host.segments = 1;
+    moorage_limits host_limits = limits;
+    host_limits.pools = host_limits.segments = 1;
     if (stages_.host_cache)  // its store comes after those of the GPUs
-        of_host.slots = limits.host_stores[slots.size()].slots;
+        host_limits.slots = limits.host_stores[slots.size()].slots;
     for (size_t i = 0; i < instances_.size(); ++i) {
         const bool host = instances_[i].get() == stages_.host_cache;
-        moorage_limits its = host ? of_host : limits;
-        if (devices_[i] != MOORAGE_NONE) its.slots = slots[devices_[i]];
-        if (const status done = instances_[i]->activate(its); !done) return done.failure();
+        moorage_limits instance_limits = host ? host_limits : limits;
+        if (devices_[i] != MOORAGE_NONE) instance_limits.slots = slots[devices_[i]];
+        if (const status done = instances_[i]->activate(instance_limits); !done)
+            return done.failure();
     }
     return success();
 }
 
-std::array<std::pair<std::string_view, instance *>, 6> policy_set::each() const {
-    std::array<std::pair<std::string_view, instance *>, 6> all;
-    static_assert(all.size() == std::size(places));
-    for (size_t i = 0; i < all.size(); ++i) all[i] = {places[i].first, stages_.*places[i].second};
-    return all;
+std::array<std::pair<std::string_view, instance *>, 6> policy_set::stage_list() const {
+    std::array<std::pair<std::string_view, instance *>, 6> list;
+    static_assert(list.size() == std::size(places));
+    for (size_t i = 0; i < list.size(); ++i) list[i] = {places[i].first, stages_.*places[i].second};
+    return list;
 }
 
-bool policy_set::hidden() const {
-    return std::ranges::any_of(instances_, [](const auto &one) {
-        return (one->from().descriptor->flags & MOORAGE_POLICY_HIDDEN) != 0;
+bool policy_set::needs_hidden_states() const {
+    return std::ranges::any_of(instances_, [](const auto &policy) {
+        return (policy->registered_policy().descriptor->flags & MOORAGE_POLICY_HIDDEN) != 0;
     });
 }
 
@@ -174,8 +182,8 @@ std::string policy_set::stage_of(size_t index) const {
     if (which == stages_.host_cache) return "host memory";
     if (devices_[index] != MOORAGE_NONE && devices_[index] != 0)
         return format("device {}", devices_[index]);
-    for (const auto &[kind, of_stage] : each())
-        if (of_stage == which) return std::string(kind);
+    for (const auto &[kind, instance] : stage_list())
+        if (instance == which) return std::string(kind);
     return "a further stage";
 }
 
@@ -184,14 +192,14 @@ std::string policy_set::label_of(size_t index) const {
     const std::string_view name = instances_[index]->name();
     const bool further = devices_[index] != MOORAGE_NONE && devices_[index] != 0;
     bool alone = true;
-    for (size_t other = 0; other < instances_.size(); ++other) {
-        const bool is_further = devices_[other] != MOORAGE_NONE && devices_[other] != 0;
-        alone &= other == index || is_further || instances_[other]->name() != name;
+    for (size_t peer = 0; peer < instances_.size(); ++peer) {
+        const bool is_further = devices_[peer] != MOORAGE_NONE && devices_[peer] != 0;
+        alone &= peer == index || is_further || instances_[peer]->name() != name;
     }
     return alone && !further ? std::string(name) : format("{} of {}", name, stage_of(index));
 }
 
-status policy_set::state_facts(std::map<std::string, std::vector<fact>> &out,
+status policy_set::state_facts(std::map<std::string, std::vector<fact>> &facts_by_label,
                                fault_log *faults) const {
     for (size_t i = 0; i < instances_.size(); ++i) {
         const std::string_view name = instances_[i]->name();
@@ -199,26 +207,26 @@ status policy_set::state_facts(std::map<std::string, std::vector<fact>> &out,
         if (!stated && !(faults && faults->report(name, stated.failure().text, false)))
             return stated.failure();
         if (!stated || stated->empty()) continue;
-        std::vector<fact> &all = out[label_of(i)];
-        all.insert(all.end(), stated->begin(), stated->end());
+        std::vector<fact> &facts = facts_by_label[label_of(i)];
+        facts.insert(facts.end(), stated->begin(), stated->end());
     }
     return success();
 }
 
 policy_clock *policy_set::time_calls(const run_config &config, bool virtual_time) {
     if (virtual_time && config.policy_time == policy_charge::none) return nullptr;
-    for (const auto &one : instances_) {
-        clock_.all_.push_back({std::string(one->name()), std::make_unique<entry_times>()});
-        one->time_calls(clock_.all_.back().times.get());
+    for (const auto &policy : instances_) {
+        clock_.policies_.push_back({std::string(policy->name()), std::make_unique<entry_times>()});
+        policy->time_calls(clock_.policies_.back().times.get());
     }
     if (config.policy_time == policy_charge::declared) clock_.call_ns_ = config.policy_call_ns;
     return &clock_;
 }
 
 void policy_set::describe(json &config) const {
-    for (const auto &[kind, one] : each()) {
-        config[kind] = {{"plugin", std::string(one->name())}};
-        for (const auto &[key, value] : one->parameters()) config[kind][key] = json_of(value);
+    for (const auto &[kind, policy] : stage_list()) {
+        config[kind] = {{"plugin", std::string(policy->name())}};
+        for (const auto &[key, value] : policy->parameters()) config[kind][key] = json_of(value);
     }
     if (stages_.host_cache == nullptr) return;
     json &host = config[std::string(host_cache_stage)];

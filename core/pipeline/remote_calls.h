@@ -14,10 +14,10 @@ namespace moorage::core {
 
 class remote_calls {
 public:
-    // `others` is borrowed. null: there are none, and nothing may be added.
-    remote_calls(peers *others, uint32_t items_max);
+    // `peers` is borrowed. null: there are none, and nothing may be added.
+    remote_calls(peers *peers, uint32_t items_max);
 
-    peers *others() const { return others_; }
+    peers *others() const { return peers_; }
     void clear() { waiting_.clear(); }
     void add(uint32_t item) { waiting_.push_back(item); }
     bool empty() const { return waiting_.empty(); }
@@ -34,7 +34,7 @@ private:
     struct token_count {
         uint32_t count = 0, seen = 0;  // seen: the last token counted, and 1
     };
-    peers *others_;
+    peers *peers_;
     std::vector<uint32_t> waiting_;  // items
     std::vector<expert_work> call_;
     std::vector<uint32_t> site_of_;    // [experts] of the step

@@ -5,7 +5,6 @@
 
 #include "core/base/json.h"
 #include "core/base/log.h"
-#include "core/base/mapped_file.h"
 #include "core/base/memory_block.h"
 #include "core/base/text.h"
 #include "core/cache/replay.h"
@@ -26,7 +25,6 @@
 #include "core/pipeline/texts.h"
 #include "core/pipeline/timeline_sink.h"
 #include "core/pipeline/versions.h"
-#include "core/report/odd_figure.h"
 #include "core/source/trace_source.h"
 
 namespace moorage::core {
@@ -37,7 +35,7 @@ namespace {
 class runner {
 public:
     runner(const run_config &config, run_resources &shared, const run_options &options)
-        : config_(config), shared_(shared), options_(options), faults_(config.action) {}
+        : config_(config), shared_(shared), options_(options), faults_(config.fault_action) {}
 
     result<run_report> operator()() {
         for (const auto part : {&runner::open_source, &runner::open_hardware, &runner::size_memory,
@@ -67,13 +65,13 @@ private:
     void warn_of_predictions();
     status check_computed() const;
     guard_rules guarding() const;
-    void log_switched(const guard &of, uint64_t &known) const;
+    void log_switched(const guard &guard, uint64_t &logged_changes) const;
     routing_rules routing() const {
         return {config_.exact_requests, config_.substitution_max, policies_.lossy()};
     }
     void describe(run_report &report);
-    void describe_source(json &into);
-    std::string beside_optimum(const run_report &report) const;
+    void describe_source(json &description);
+    std::string difference_from_optimum(const run_report &report) const;
     void count_optimum(run_report &report);
     void warn(std::string text) { warnings_.push_back(std::move(text)); }
     bool real() const { return config_.runs_on().real; }
@@ -87,7 +85,7 @@ private:
     const run_options &options_;
     fault_log faults_;
     std::vector<std::string> warnings_;
-    const lasting_surroundings before_;
+    const lasting_surroundings surroundings_;
     const trace *trace_ = nullptr;          // one of trace ...
     const opened_model *opened_ = nullptr;  // ... and model
     const model *computed_ = nullptr;       // null: a trace on the emulator
@@ -100,7 +98,7 @@ private:
     memory_plan memory_;
     uint32_t needs_ = 0;
     uint64_t refused_ = 0;  // loads that the cache policy did not admit
-    std::unique_ptr<device_memory> truth_;
+    std::unique_ptr<device_memory> device_memory_;
     std::unique_ptr<ledger> host_;  // null: host memory holds everything
     machine machine_;
     std::vector<std::unique_ptr<future_cursor>> futures_;  // of each policy that looks ahead
@@ -134,22 +132,22 @@ status runner::make_random() {
     // A GPU gets its own copy of every expert, so one to copy from is enough. Half of the memory is
     // left to slots and caches.
     const uint64_t room = memory_available_bytes() / 2;
-    const uint64_t each = uint64_t{shape->moe_layers} * shape->expert_bytes;
+    const uint64_t bytes_per_expert = uint64_t{shape->moe_layers} * shape->expert_bytes;
     const uint64_t left = room - std::min(room, shape->non_expert_bytes);
     uint32_t distinct = 0;
     if (config_.runs_on().memory == fast_memory::gpu) {
         distinct = 1;
-    } else if (each * shape->experts > left) {
-        distinct = static_cast<uint32_t>(std::max<uint64_t>(left / each, 1));
+    } else if (bytes_per_expert * shape->experts > left) {
+        distinct = static_cast<uint32_t>(std::max<uint64_t>(left / bytes_per_expert, 1));
         warn(format(
             "{} takes {}, and {} are free: {} of the {} experts of a layer are distinct, the "
             "others share their memory, so reads may be faster than they would be",
-            shape->name, human_bytes(static_cast<double>(each * shape->experts)),
+            shape->name, human_bytes(static_cast<double>(bytes_per_expert * shape->experts)),
             human_bytes(static_cast<double>(2 * room)), distinct, shape->experts));
     }
-    const auto made = shared_.random(name, base, distinct);
-    if (!made) return made.failure();
-    computed_ = *made;
+    const auto weights = shared_.random(name, base, distinct);
+    if (!weights) return weights.failure();
+    computed_ = *weights;
     const model_config &config = computed_->config();
     const auto layers = static_cast<uint32_t>(config.moe_layers().size());
     if (layers == trace_->layers() && config.experts == trace_->experts() &&
@@ -176,14 +174,14 @@ status runner::open_model() {
     const auto opened = shared_.open_model(config_.model);
     if (!opened) return opened.failure();
     opened_ = *opened;
-    computed_ = opened_->of.get();
+    computed_ = opened_->loaded_model.get();
     const auto small = open_small(config_, *computed_, shared_);
     if (!small) return small.failure();
     small_ = *small;
     if (options_.requests) {
         job_.requests = *options_.requests;
     } else {
-        auto job = make_job(config_, *computed_, opened_->words.get());
+        auto job = make_job(config_, *computed_, opened_->loaded_tokenizer.get());
         if (!job) return job.failure();
         job_ = std::move(job).value();
     }
@@ -191,17 +189,17 @@ status runner::open_model() {
     options.batch = config_.batch;
     options.prefill = config_.prefill;
     options.tokens = config_.tokens;
-    options.how = sampling_of(config_);
-    auto stops = end_texts(config_, *computed_, opened_->words.get(), options);
+    options.sampling_options = sampling_of(config_);
+    auto stops = end_texts(config_, *computed_, opened_->loaded_tokenizer.get(), options);
     if (!stops) return stops.failure();
     stops_ = std::move(*stops);
     options.predict = options_.watcher != nullptr || config_.prefetch.plugin != "none";
     options.on_token = options_.on_token;
     // Takes time of its own, which only virtual time does not show.
     options.score_written = !real();
-    auto made = std::make_unique<model_source>(*computed_, job_.requests, options);
-    texts_ = made.get();
-    source_ = std::move(made);
+    auto source = std::make_unique<model_source>(*computed_, job_.requests, options);
+    texts_ = source.get();
+    source_ = std::move(source);
     needs_ |= MOORAGE_NEEDS_WEIGHTS;  // of what is computed
     return success();
 }
@@ -235,14 +233,14 @@ status runner::size_memory() {
     memory_request request;
     request.config = &config_;
     request.costs = &hardware_.costs();
-    if (hardware_.several()) request.devices = hardware_.profiles();
+    if (hardware_.has_several()) request.devices = hardware_.profiles();
     request.layers = source_->layers();
     request.experts = source_->experts();
     request.top_k = source_->top_k();
     if (config_.runs_on().memory == fast_memory::gpu && !config_.sizes_cache() &&
-        !hardware_.several()) {
+        !hardware_.has_several()) {
         gpu_executor_options options;
-        options.of = computed_;
+        options.source_model = computed_;
         options.limits = limits();
         options.device = static_cast<int32_t>(config_.device);
         const auto room = cuda_room_for_experts(options);
@@ -271,7 +269,7 @@ cpu_model_limits runner::limits() const {
 }
 
 status runner::make_machine() {
-    truth_ =
+    device_memory_ =
         std::make_unique<device_memory>(source_->layers(), source_->experts(), config_.per_layer,
                                         config_.devices.whole_layers, memory_);
     if (memory_.host_experts != 0) {
@@ -279,15 +277,16 @@ status runner::make_machine() {
             source_->layers(), source_->experts(), std::vector<uint32_t>{memory_.host_experts},
             std::make_unique<arena>(source_->layers(), source_->experts(), memory_.rows,
                                     memory_.host_experts, host_store::frames));
-        truth_->lie_above(*host_);
+        device_memory_->lie_above(*host_);
     }
     machine_request request{};
     request.config = &config_;
-    request.of = computed_;
+    request.computed_model = computed_;
     request.small = small_;
     request.costs = &hardware_.costs();
     request.more_costs = hardware_.more_costs();
-    request.places = {truth_->all().arenas(), truth_->all().spread()};
+    request.places = {device_memory_->all_devices().arenas(),
+                      device_memory_->all_devices().spread()};
     request.host_places = host_ ? &host_->rows() : nullptr;
     request.limits = limits();
     request.transfers_max = memory_.transfers_max;
@@ -295,33 +294,34 @@ status runner::make_machine() {
     request.in_place = memory_.in_place;
     request.from_disk = memory_.from_disk;
     request.sink = options_.sink ? options_.sink : options_.rows;
-    auto made = core::make_machine(request);
-    if (!made) return made.failure();
-    machine_ = std::move(made).value();
+    auto machine = core::make_machine(request);
+    if (!machine) return machine.failure();
+    machine_ = std::move(machine).value();
     if (texts_) texts_->connect(*machine_.results);
     return success();
 }
 
 status runner::make_policies() {
     const auto future = [this]() -> future_view * {
-        futures_.push_back(
-            std::make_unique<future_cursor>(shared_.coming(*trace_, config_.tokens), order::token));
+        futures_.push_back(std::make_unique<future_cursor>(
+            shared_.future_of(*trace_, config_.tokens), order::token));
         return futures_.back().get();
     };
-    const environment of_all{truth_->all().all().view(),
-                             hardware_.shown().lent(),
-                             machine_.where->clock(),
-                             nullptr,
-                             config_.seed,
-                             &faults_};
-    return policies_.make({config_, shared_.policies(), source_->offers(), source_name(), of_all,
-                           host_ ? host_->view() : nullptr,
-                           hardware_.environments(of_all, truth_->all()), future});
+    const environment common_environment{device_memory_->all_devices().combined_ledger().view(),
+                                         hardware_.policy_costs().lent(),
+                                         machine_.run_executor->clock(),
+                                         nullptr,
+                                         config_.seed,
+                                         &faults_};
+    return policies_.make(
+        {config_, shared_.policies(), source_->offers(), source_name(), common_environment,
+         host_ ? host_->view() : nullptr,
+         hardware_.environments(common_environment, device_memory_->all_devices()), future});
 }
 
 status runner::activate() {
     moorage_limits limits = limits_of(*source_);
-    limits.pools = truth_->all().all().pools();
+    limits.pools = device_memory_->all_devices().combined_ledger().pools();
     // As many as the smallest split makes of them, where a budget may choose it.
     limits.slots =
         memory_.part_rows == 0
@@ -331,18 +331,21 @@ status runner::activate() {
     limits.buffer_slots = memory_.buffer_slots, limits.transfers_max = memory_.transfers_max;
     limits.segments = memory_.split() || memory_.part_rows != 0 ? 2 : 1;
     limits.expert_bytes = hardware_.costs().shape().expert_bytes;
-    limits.hidden_size = policies_.hidden() ? source_->hidden_size() : 0;
+    limits.hidden_size = policies_.needs_hidden_states() ? source_->hidden_size() : 0;
     const machine_table table({hardware_.costs(), hardware_.more_costs()}, memory_.device_slots(),
                               host_ ? memory_.host_experts : MOORAGE_NONE, {});
     table.show_in(limits);
     if (const status done = policies_.activate(limits, memory_.device_slots()); !done)
         return done.failure();
-    const composition made{config_,       policies_,      limits.experts, limits.buffer_slots,
-                           /*servers=*/0, memory_.split()};
-    if (const status sound = check_composition(made, warnings_); !sound) return sound.failure();
-    const instance &prefetch = *policies_.all().prefetch;
+    const composition composition{config_,        policies_,
+                                  limits.experts, limits.buffer_slots,
+                                  /*servers=*/0,  memory_.split()};
+    if (const status sound = check_composition(composition, warnings_); !sound)
+        return sound.failure();
+    const instance &prefetch = *policies_.by_stage().prefetch;
     const moorage_prefetch &ahead = *prefetch.prefetch;
-    if (ahead.horizon && policies_.all().prefetch->call(entry_point::horizon, ahead.horizon) != 0 &&
+    if (ahead.horizon &&
+        policies_.by_stage().prefetch->call(entry_point::horizon, ahead.horizon) != 0 &&
         !ahead.predict && source_->predictions_max() == 0)
         warn(
             format("{}: {} has no predictions, so prefetch policy {} is told of none and brings "
@@ -352,58 +355,58 @@ status runner::activate() {
 }
 
 result<run_report> runner::drive() {
-    executor &where = *machine_.where;
-    pipeline line({.from = source_.get(),
-                   .where = &where,
-                   .costs = &hardware_.costs(),
-                   .more_costs = hardware_.more_costs(),
-                   .shown = &*hardware_.shown(),
-                   .truth = truth_->all(),
-                   .host = host_.get(),
-                   .faults = &faults_,
-                   .policies = policies_.all(),
-                   .slots = memory_.device_experts(),
-                   .buffer_slots = memory_.buffer_slots,
-                   .transfers_max = memory_.transfers_max,
-                   .needs = needs_ | policies_.needs(),
-                   .hidden = policies_.hidden(),
-                   .part_rows = memory_.part_rows,
-                   .from_disk = memory_.from_disk,
-                   .per_layer = config_.per_layer,
-                   .watcher = options_.watcher,
-                   .routing = routing(),
-                   .guard = guarding(),
-                   .clock = policies_.time_calls(config_, where.virtual_time()),
-                   .events = options_.rows});
+    executor &executor = *machine_.run_executor;
+    pipeline pipeline({.pass_source = source_.get(),
+                       .run_executor = &executor,
+                       .costs = &hardware_.costs(),
+                       .more_costs = hardware_.more_costs(),
+                       .policy_costs = &*hardware_.policy_costs(),
+                       .device_memories = device_memory_->all_devices(),
+                       .host_ledger = host_.get(),
+                       .faults = &faults_,
+                       .policies = policies_.by_stage(),
+                       .slots = memory_.device_experts(),
+                       .buffer_slots = memory_.buffer_slots,
+                       .transfers_max = memory_.transfers_max,
+                       .needs = needs_ | policies_.needs(),
+                       .needs_hidden_states = policies_.needs_hidden_states(),
+                       .part_rows = memory_.part_rows,
+                       .from_disk = memory_.from_disk,
+                       .per_layer = config_.per_layer,
+                       .watcher = options_.watcher,
+                       .routing = routing(),
+                       .guard = guarding(),
+                       .clock = policies_.time_calls(config_, executor.virtual_time()),
+                       .events = options_.rows});
     if (options_.rows) options_.rows->ask_facts(policies_);
-    if (line.lacks_predictions()) warn_of_predictions();
+    if (pipeline.lacks_predictions()) warn_of_predictions();
     uint64_t shown = 0, switched = 0;
-    while (line.next_pass()) {
-        log_switched(line.guarding(), switched);
+    while (pipeline.next_pass()) {
+        log_switched(pipeline.guarding(), switched);
         if (options_.stop && options_.stop()) return error{"stopped: the output pipe is closed"};
-        if (line.tokens_done() - shown < 256 || !options_.progress) continue;
-        options_.progress(line.tokens_done() - shown);
-        shown = line.tokens_done();
+        if (pipeline.tokens_done() - shown < 256 || !options_.progress) continue;
+        options_.progress(pipeline.tokens_done() - shown);
+        shown = pipeline.tokens_done();
     }
-    if (options_.progress) options_.progress(line.tokens_done() - shown);
+    if (options_.progress) options_.progress(pipeline.tokens_done() - shown);
     if (!faults_.fatal().empty())
         return error{faults_.fatal() +
                      "; the run ended (set [plugins] on_fault = \"replace\" to go on with "
                      "the host's default)"};
-    if (where.failed()) return error{where.failure()};
+    if (executor.failed()) return error{executor.failure()};
     if (const status computed = check_computed(); !computed) return computed.failure();
     run_report report;
-    line.finish(report);
-    refused_ = line.refused();
-    report.guard = line.guarding().report();
-    if (const status told = policies_.tell(report, faults_); !told) return told.failure();
+    pipeline.finish(report);
+    refused_ = pipeline.refused();
+    report.guard = pipeline.guarding().report();
+    if (const status done = policies_.add_to_report(report, faults_); !done) return done.failure();
     describe(report);
     if (texts_) {
-        report.text = report_of(job_, *texts_, opened_->words.get(),
+        report.text = report_of(job_, *texts_, opened_->loaded_tokenizer.get(),
                                 config_.model.lexically_normal().filename().string(), stops_.get());
         report.requests = texts_->requests().size();
-        const status told = check_text(report.text, config_.model);
-        if (!told) return told.failure();
+        if (const status checked = check_text(report.text, config_.model); !checked)
+            return checked.failure();
     }
     if (options_.optimum) count_optimum(report);
     for (const guard_arm &arm : report.guard)
@@ -416,7 +419,7 @@ void runner::warn_of_predictions() {
     warn(
         format("executor {} does not predict from resident experts, which prefetch {} asks for: "
                "the next layer's gate on this layer's activation stands in for it",
-               config_.executor, policies_.all().prefetch->name()));
+               config_.executor, policies_.by_stage().prefetch->name()));
     log_warning(warnings_.back());
 }
 
@@ -425,7 +428,7 @@ status runner::check_computed() const {
     return error{texts_->failure() +
                  (policies_.lossy() ? format("; router policy {} may have chosen otherwise than "
                                              "the model",
-                                             policies_.all().router->name())
+                                             policies_.by_stage().router->name())
                                     : "")};
 }
 
@@ -433,15 +436,15 @@ guard_rules runner::guarding() const {
     return {.active = config_.guard,
             .window = config_.guard_window,
             .margin = config_.guard_margin,
-            .unified = memory_.in_place || machine_.where->unified_memory(),
+            .unified = memory_.in_place || machine_.run_executor->unified_memory(),
             .prefill_keeps = !config_.prefill_displaces};
 }
 
 // The guard's decisions as they are taken.
-void runner::log_switched(const guard &of, uint64_t &known) const {
-    if (of.changes() == known) return;
-    known = of.changes();
-    std::vector<guard_arm> arms = of.report();
+void runner::log_switched(const guard &guard, uint64_t &logged_changes) const {
+    if (guard.changes() == logged_changes) return;
+    logged_changes = guard.changes();
+    std::vector<guard_arm> arms = guard.report();
     const uint64_t latest = std::ranges::max(arms, {}, &guard_arm::since_token).since_token;
     std::erase_if(arms, [&](const guard_arm &arm) { return arm.since_token != latest; });
     for (const auto &[label, said] : guard_lines(arms)) log_warning("guard: " + said);
@@ -454,27 +457,27 @@ void runner::prepare_trace() {
         const policy *found = shared_.policies().find_bundled(config_.stage(kind).plugin, kind);
         return found && (found->descriptor->needs & MOORAGE_NEEDS_FUTURE);
     });
-    if (foreseen) shared_.coming(*trace_, config_.tokens);
+    if (foreseen) shared_.future_of(*trace_, config_.tokens);
 }
 
 std::vector<model_request> runner::written() const {
-    std::vector<model_request> all;
-    if (!texts_ || texts_->scores_texts()) return all;
+    std::vector<model_request> requests;
+    if (!texts_ || texts_->scores_texts()) return requests;
     for (size_t i = 0; i < texts_->requests().size(); ++i) {
-        model_request one{texts_->requests()[i].ids, 0};
+        model_request request{texts_->requests()[i].ids, 0};
         const std::vector<int32_t> &ids = texts_->written()[i];
         if (ids.empty()) continue;
-        one.score_from = static_cast<uint32_t>(one.ids.size());
-        one.ids.insert(one.ids.end(), ids.begin(), ids.end());
-        all.push_back(std::move(one));
+        request.score_from = static_cast<uint32_t>(request.ids.size());
+        request.ids.insert(request.ids.end(), ids.begin(), ids.end());
+        requests.push_back(std::move(request));
     }
-    return all;
+    return requests;
 }
 
 void runner::describe(run_report &report) {
-    if (std::string text = before_.put_back_at_end(); !text.empty()) warn(std::move(text));
+    if (std::string text = surroundings_.restore_at_end(); !text.empty()) warn(std::move(text));
     report.executor = config_.executor;
-    report.profile = hardware_.several() ? hardware_.ids() : config_.profile;
+    report.profile = hardware_.has_several() ? hardware_.ids() : config_.profile;
     for (size_t i = 0; i < report.devices.size(); ++i)
         report.devices[i].name = hardware_.profiles()[i].device.name;
     report.title = config_.title;
@@ -485,56 +488,61 @@ void runner::describe(run_report &report) {
     if (memory_.from_disk)
         report.host = {memory_.slots,    report.experts.requested,       report.experts.hits,
                        report.bytes.h2d, report.arrangement.first_bytes, report.time.transfer};
-    json &all = *report.config;
-    all["run"] = {{"executor", config_.executor},
-                  {"tokens", config_.tokens},
-                  {"batch", config_.batch},
-                  {"prefill", config_.prefill},
-                  {"seed", config_.seed}};
-    if (const char *numbers = name_of(config_.numbers)) all["run"]["arithmetic"] = numbers;
+    json &sections = *report.config;
+    sections["run"] = {{"executor", config_.executor},
+                       {"tokens", config_.tokens},
+                       {"batch", config_.batch},
+                       {"prefill", config_.prefill},
+                       {"seed", config_.seed}};
+    if (const char *numbers = name_of(config_.arithmetic_mode))
+        sections["run"]["arithmetic"] = numbers;
     if (config_.guard) {
-        all["run"]["guard"] = true;
-        all["run"]["guard_window"] = config_.guard_window;
-        all["run"]["guard_margin"] = config_.guard_margin;
+        sections["run"]["guard"] = true;
+        sections["run"]["guard_window"] = config_.guard_window;
+        sections["run"]["guard_margin"] = config_.guard_margin;
     }
     const hardware_profile &hardware = hardware_.costs().hardware();
-    all["hardware"] = {{"profile", hardware.id},
-                       {"device", hardware_.device_names()},
-                       {"link", hardware.link.name},
-                       {"node", hardware.node.name}};
-    describe_source(all["source"]);
-    if (!config_.small.empty()) all["source"]["small"] = report.version_names[1];
-    all["memory"] = {{"experts", memory_.experts},
-                     {"experts_all", page_count()},
-                     {"bytes", uint64_t{memory_.experts} * hardware_.costs().shape().expert_bytes},
-                     {"sharing", config_.per_layer ? "per-layer" : "shared"},
-                     {"buffer_experts", memory_.buffer_slots}};
-    if (memory_.host_experts != 0) all["memory"]["host_experts"] = memory_.host_experts;
-    if (config_.reads_disk()) all["memory"]["from_disk"] = true;
-    if (config_.reads_disk()) all["hardware"]["disk"] = hardware.disk.name;
-    if (!config_.engine.empty()) all["hardware"]["engine"] = config_.engine;
+    sections["hardware"] = {{"profile", hardware.id},
+                            {"device", hardware_.device_names()},
+                            {"link", hardware.link.name},
+                            {"node", hardware.node.name}};
+    describe_source(sections["source"]);
+    if (!config_.small.empty()) sections["source"]["small"] = report.version_names[1];
+    sections["memory"] = {
+        {"experts", memory_.experts},
+        {"experts_all", page_count()},
+        {"bytes", uint64_t{memory_.experts} * hardware_.costs().shape().expert_bytes},
+        {"sharing", config_.per_layer ? "per-layer" : "shared"},
+        {"buffer_experts", memory_.buffer_slots}};
+    if (memory_.host_experts != 0) sections["memory"]["host_experts"] = memory_.host_experts;
+    if (config_.reads_disk()) sections["memory"]["from_disk"] = true;
+    if (config_.reads_disk()) sections["hardware"]["disk"] = hardware.disk.name;
+    if (!config_.engine.empty()) sections["hardware"]["engine"] = config_.engine;
     if (memory_.share < 1) {
-        all["memory"]["split"] = memory_.share;
-        all["memory"]["slots"] = memory_.slots;
+        sections["memory"]["split"] = memory_.share;
+        sections["memory"]["slots"] = memory_.slots;
     }
-    if (!config_.prefill_displaces) all["memory"]["prefill_displaces"] = false;
-    all["plugins"] = {{"on_fault", config_.action == on_fault::abort ? "abort" : "replace"}};
-    policies_.describe(all);
-    if (config_.substitution_max < 1) all["router"]["substitution_max"] = config_.substitution_max;
-    if (!config_.exact_requests.empty()) all["router"]["exact_requests"] = config_.exact_requests;
+    if (!config_.prefill_displaces) sections["memory"]["prefill_displaces"] = false;
+    sections["plugins"] = {
+        {"on_fault", config_.fault_action == on_fault::abort ? "abort" : "replace"}};
+    policies_.describe(sections);
+    if (config_.substitution_max < 1)
+        sections["router"]["substitution_max"] = config_.substitution_max;
+    if (!config_.exact_requests.empty())
+        sections["router"]["exact_requests"] = config_.exact_requests;
 }
 
-void runner::describe_source(json &into) {
+void runner::describe_source(json &description) {
     if (trace_) {
-        into = {{"trace", config_.trace.filename().string()},
-                {"shape", hardware_.costs().shape().name}};
+        description = {{"trace", config_.trace.filename().string()},
+                       {"shape", hardware_.costs().shape().name}};
         return;
     }
-    describe_texts(config_, texts_->scores_texts(), into);
+    describe_texts(config_, texts_->scores_texts(), description);
 }
 
 // How this run differs from the optimum, which loads on demand, token by token. "": it does not.
-std::string runner::beside_optimum(const run_report &report) const {
+std::string runner::difference_from_optimum(const run_report &report) const {
     if (config_.batch != 1 || config_.prefill != 0) return "tokens of several positions in a step";
     if (memory_.share < 1) return "slots hold parts of experts";
     if (report.experts.substituted != 0) return "the router asks for other experts than the trace";
@@ -548,10 +556,11 @@ std::string runner::beside_optimum(const run_report &report) const {
 
 void runner::count_optimum(run_report &report) {
     if (!trace_) return;
-    report.opt_reason = beside_optimum(report);
+    report.opt_reason = difference_from_optimum(report);
     if (!report.opt_reason.empty()) return;
-    if (options_.later) {
-        options_.later->optimum = {config_.trace, config_.tokens, memory_.slots, config_.per_layer};
+    if (options_.deferred) {
+        options_.deferred->optimum = {config_.trace, config_.tokens, memory_.slots,
+                                      config_.per_layer};
         return;
     }
     report.opt_misses = shared_.optimum(*trace_, config_.tokens, memory_.slots, config_.per_layer);
@@ -561,9 +570,9 @@ void runner::count_optimum(run_report &report) {
 
 void prepare(const run_config &config, run_resources &shared) {
     if (config.cluster) {
-        for (const cluster_workload &one : config.cluster->workloads)
-            if (!one.trace.empty()) [[maybe_unused]]
-                const auto opened = shared.open(one.trace);
+        for (const cluster_workload &workload : config.cluster->workloads)
+            if (!workload.trace.empty()) [[maybe_unused]]
+                const auto opened = shared.open(workload.trace);
     } else if (!config.model.empty()) {
         [[maybe_unused]] const auto opened = shared.open_model(config.model);
     } else {
@@ -572,29 +581,19 @@ void prepare(const run_config &config, run_resources &shared) {
     }
 }
 
-result<run_report> believed(const run_config &config, result<run_report> report) {
-    // Before any other failure: what came of a file that changed is nobody's fault.
-    if (const status same = mapped_files_unchanged(); !same) return same.failure();
-    if (!report) return report;
-    if (const std::string odd = odd_figure(to_json(*report)); !odd.empty())
-        return error{
-            format("{}: the report's figure {} is no finite number", config.file.string(), odd)};
-    return report;
-}
-
 result<run_report> run(const run_config &config, run_resources &shared,
                        const run_options &options) {
     watch_calls(config);
     std::vector<model_request> written;
     auto report = [&] {
-        runner one(config, shared, options);  // gone before the next: its memory is needed
-        auto made = one();
-        if (made && made->lossy) written = one.written();
-        return made;
+        runner runner(config, shared, options);  // gone before the next: its memory is needed
+        auto outcome = runner();
+        if (outcome && outcome->lossy) written = runner.written();
+        return outcome;
     }();
     if (report && report->lossy && options.own_routing)
         add_own_routing(config, shared, options, written, *report);
-    return believed(config, std::move(report));
+    return check_report(config, std::move(report));
 }
 
 }  // namespace moorage::core

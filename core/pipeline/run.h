@@ -32,10 +32,10 @@ class span_sink;
 class timeline;
 class timeline_sink;
 
-// A model directory with its tokenizer; null `words`: it has none.
+// A model directory with its tokenizer; null: it has none.
 struct opened_model {
-    std::unique_ptr<model> of;
-    std::unique_ptr<tokenizer> words;
+    std::unique_ptr<model> loaded_model;
+    std::unique_ptr<tokenizer> loaded_tokenizer;
 };
 
 // Resources that several runs share. Thread-safe but for scan().
@@ -49,15 +49,15 @@ public:
     result<const opened_model *> open_model(const std::filesystem::path &directory);
     // Keeps a model made elsewhere, under the name of a directory. open_model() then returns it.
     // Requires: nothing was opened by that name.
-    void keep(const std::filesystem::path &name, std::unique_ptr<model> made);
+    void keep(const std::filesystem::path &name, std::unique_ptr<model> model);
     // Random weights of a published shape. One at a time, because they are large.
     result<const model *> random(const std::string &shape, const std::filesystem::path &base,
                                  uint32_t distinct_experts);
     // The future of the first `tokens` of an opened trace (0: all). Built at the first call.
-    const future &coming(const trace &of, uint64_t tokens);
+    const future &future_of(const trace &trace, uint64_t tokens);
     // Misses of the offline optimum over an opened trace, one token at a time. Counted at the first
     // call.
-    uint64_t optimum(const trace &of, uint64_t tokens, uint32_t slots, bool per_layer);
+    uint64_t optimum(const trace &trace, uint64_t tokens, uint32_t slots, bool per_layer);
 
     // The text of a run with the model's own routing, made at the first call of its key.
     const result<text_report> &own_routing(const std::string &key,
@@ -66,14 +66,14 @@ public:
 private:
     // Values by key. Each is made once, by the first thread that asks; other threads wait for it.
     template <class Key, class Value>
-    struct kept {
+    struct memo {
         struct entry {
             std::once_flag once;
             std::optional<Value> value;
         };
         template <class Make>
-        const Value &at(const Key &key, std::mutex &guard, Make &&make);
-        std::map<Key, entry> all;  // entries stay where they are
+        const Value &get_or_make(const Key &key, std::mutex &mutex, Make &&make);
+        std::map<Key, entry> entries;  // entries stay where they are
     };
     registry policies_;
     bool bundled_ = false;
@@ -83,9 +83,9 @@ private:
     std::map<std::filesystem::path, opened_model> models_;
     std::pair<std::string, uint32_t> random_key_;
     std::unique_ptr<model> random_;
-    kept<std::pair<const trace *, uint64_t>, future> futures_;
-    kept<std::tuple<const trace *, uint64_t, uint32_t, bool>, uint64_t> optima_;
-    kept<std::string, result<text_report>> own_texts_;
+    memo<std::pair<const trace *, uint64_t>, future> futures_;
+    memo<std::tuple<const trace *, uint64_t, uint32_t, bool>, uint64_t> optima_;
+    memo<std::string, result<text_report>> own_texts_;
 };
 
 // The key of an offline optimum's misses.
@@ -110,18 +110,18 @@ struct run_options {
     std::function<void(uint64_t tokens)> progress = {};  // tokens done since the last call
     bool optimum = true;                                 // count the offline optimum's misses too
     std::function<void(uint64_t request, int32_t id)> on_token = {};  // from a model, as it writes
-    shared_figures *later = nullptr;  // not null: these figures are not counted, but noted there
-    std::function<bool()> stop = {};  // asked after every pass; true: the rest is not wanted
-    step_watcher *watcher = nullptr;  // sees every layer step; predictions are computed for it
-    uint32_t threads = 0;             // threads of the CPU's arithmetic, if the configuration gives
-                                      // none
+    shared_figures *deferred = nullptr;  // not null: these figures are not counted, but noted there
+    std::function<bool()> stop = {};     // asked after every pass; true: the rest is not wanted
+    step_watcher *watcher = nullptr;     // sees every layer step; predictions are computed for it
+    uint32_t threads = 0;  // threads of the CPU's arithmetic, if the configuration gives
+                           // none
     // For a lossy router: score the text once more with the model's own routing (own_routing.h).
     bool own_routing = true;
     const std::vector<model_request> *requests = nullptr;  // replaces the prompts and the text
 };
 
 // The report, if it can be trusted: no file changed during the run, every figure is finite.
-result<run_report> believed(const run_config &config, result<run_report> report);
+result<run_report> check_report(const run_config &config, result<run_report> report);
 
 // Runs a configuration. Requires: shared.scan(config.plugin_paths) succeeded.
 result<run_report> run(const run_config &config, run_resources &shared, const run_options &options);

@@ -31,7 +31,7 @@ public:
     std::vector<layer_report> layers;
     std::vector<device_report> devices;  // empty: there is one
     arrangement_report arrangement;
-    std::chrono::nanoseconds decisions{0};  // host time
+    std::chrono::nanoseconds decision_time{0};  // host time
 
     // Does work that decides. On a real machine its time counts (time_ms::policy).
     template <class Work>
@@ -39,18 +39,18 @@ public:
         if (virtual_time) return work();
         const auto begin = std::chrono::steady_clock::now();
         const bool done = work();
-        decisions += std::chrono::steady_clock::now() - begin;
+        decision_time += std::chrono::steady_clock::now() - begin;
         return done;
     }
     // The first content is there. From now on time counts.
-    void begin(executor &of);
+    void begin(executor &executor);
     // From now on time is charged to this layer. The layer beyond the last stands for heads and for
     // the time between passes.
-    void charge(executor &of, size_t layer, uint32_t phase) {
-        of.charge(causes_[layer][phase == MOORAGE_DECODE]);
+    void charge(executor &executor, size_t layer, uint32_t phase) {
+        executor.charge(causes_[layer][phase == MOORAGE_DECODE]);
     }
     // From now on no request is there, so nobody waits.
-    void charge_idle(executor &of) { of.charge(idle_); }
+    void charge_idle(executor &executor) { executor.charge(idle_); }
     // The time of all layers and of the time between them, so far. Requires: charge() was called
     // just now.
     time_causes spent() const {
@@ -59,22 +59,23 @@ public:
             for (const time_causes &phase : layer) sum += phase;
         return sum;
     }
-    void step_ended(const executor &of, uint32_t layer) {
-        const uint64_t stall_ns = of.stall_ns();
+    void step_ended(const executor &executor, uint32_t layer) {
+        const uint64_t stall_ns = executor.stall_ns();
         stall_of_layer_ns_[layer] += stall_ns - std::exchange(stall_ns_, stall_ns);
     }
     // Requests that begin with the pass wait from their arrival, or from now on.
-    void pass_begins(const pass &of, uint64_t now_ns);
-    void pass_ended(const pass &of, uint64_t now_ns);
+    void pass_begins(const pass &pass, uint64_t now_ns);
+    void pass_ended(const pass &pass, uint64_t now_ns);
 
     // Fills in the counts. Requires: charge() was called since the last event, and nothing is in
     // the buffer or loads behind.
-    void report(const executor &of, const memories &truth, const transport_stage &transport,
-                bool per_layer, run_report &into);
+    void report(const executor &executor, const memories &memories,
+                const transport_stage &transport, bool per_layer, run_report &report);
 
 private:
-    void report_times(const executor &of, run_report &into);
-    void report_bytes(const executor &of, const transport_stage &transport, run_report &into);
+    void report_times(const executor &executor, run_report &report);
+    void report_bytes(const executor &executor, const transport_stage &transport,
+                      run_report &report);
 
     std::vector<uint64_t> stall_of_layer_ns_;
     uint64_t stall_ns_ = 0;  // of the executor when the last step ended

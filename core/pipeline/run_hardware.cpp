@@ -15,44 +15,45 @@ status run_hardware::load(const run_config &config) {
     profiles_ = std::move(*loaded);
     const bool on_host = config.runs_on().memory == fast_memory::host || first().device.is_host;
     if (config.reads_disk() && on_host) load_from_disk(profiles_.front());
-    for (hardware_profile &one : profiles_) {
-        device_profile &device = one.device;
+    for (hardware_profile &profile : profiles_) {
+        device_profile &device = profile.device;
         if (config.temperature == 0 && device.greedy_logits_per_s != 0)
             device.logits_per_s = device.greedy_logits_per_s;
-        speed_up(one, config.faster);
+        scale_resources(profile, config.speed_factors);
     }
     return success();
 }
 
 void run_hardware::price(const model_shape &shape, uint64_t context) {
-    shown_.resize(profiles_.size());
+    policy_costs_.resize(profiles_.size());
     for (size_t i = 0; i < profiles_.size(); ++i) {
         costs_.emplace_back(profiles_[i], shape);
-        *shown_[i] = costs_[i].summary(context);
+        *policy_costs_[i] = costs_[i].summary(context);
     }
 }
 
-std::vector<environment> run_hardware::environments(const environment &of_all,
-                                                    const memories &truth) const {
-    std::vector<environment> each;
-    for (uint32_t device = 0; several() && device < profiles_.size(); ++device) {
-        each.push_back(of_all);
-        each.back().residency = truth.at(device).view();
-        each.back().costs = shown_[device].lent();
+std::vector<environment> run_hardware::environments(const environment &common,
+                                                    const memories &memories) const {
+    std::vector<environment> environments;
+    for (uint32_t device = 0; has_several() && device < profiles_.size(); ++device) {
+        environments.push_back(common);
+        environments.back().residency = memories.ledger_of_device(device).view();
+        environments.back().costs = policy_costs_[device].lent();
     }
-    return each;
+    return environments;
 }
 
 std::string run_hardware::ids() const {
-    std::string all;
-    for (const hardware_profile &one : profiles_) all += (all.empty() ? "" : " + ") + one.id;
-    return all;
+    std::string text;
+    for (const hardware_profile &profile : profiles_)
+        text += (text.empty() ? "" : " + ") + profile.id;
+    return text;
 }
 
 std::string run_hardware::device_names() const {
     std::string names;
-    for (const hardware_profile &one : profiles_)
-        names += (names.empty() ? "" : " + ") + one.device.name;
+    for (const hardware_profile &profile : profiles_)
+        names += (names.empty() ? "" : " + ") + profile.device.name;
     return names;
 }
 

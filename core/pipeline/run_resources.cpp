@@ -36,19 +36,19 @@ result<const trace *> run_resources::open(const std::filesystem::path &path) {
 result<const opened_model *> run_resources::open_model(const std::filesystem::path &directory) {
     const std::lock_guard lock(mutex_);
     opened_model &known = models_[directory];
-    if (known.of) return &known;
+    if (known.loaded_model) return &known;
     auto opened = moorage::core::open_model(directory);
     if (!opened) return opened.failure();
-    auto words = tokenizer::of_model(directory);
-    if (!words) return words.failure();
-    known.words = std::move(words).value();
-    known.of = std::move(opened).value();
+    auto opened_tokenizer = tokenizer::open_for_model(directory);
+    if (!opened_tokenizer) return opened_tokenizer.failure();
+    known.loaded_tokenizer = std::move(opened_tokenizer).value();
+    known.loaded_model = std::move(opened).value();
     return &known;
 }
 
-void run_resources::keep(const std::filesystem::path &name, std::unique_ptr<model> made) {
+void run_resources::keep(const std::filesystem::path &name, std::unique_ptr<model> model) {
     const std::lock_guard lock(mutex_);
-    models_[name].of = std::move(made);
+    models_[name].loaded_model = std::move(model);
 }
 
 result<const model *> run_resources::random(const std::string &shape,
@@ -64,41 +64,43 @@ result<const model *> run_resources::random(const std::string &shape,
     random_.reset();
     const auto config = config_of_shape(shape, base);
     if (!config) return config.failure();
-    auto made = random_model(*config, {.distinct_experts = distinct_experts,
-                                       .bytes_max = memory_available_bytes() / 8 * 7});
-    if (!made) return made.failure();
-    random_ = std::move(made).value();
+    auto weights = random_model(*config, {.distinct_experts = distinct_experts,
+                                          .bytes_max = memory_available_bytes() / 8 * 7});
+    if (!weights) return weights.failure();
+    random_ = std::move(weights).value();
     random_key_ = key;
     return random_.get();
 }
 
 template <class Key, class Value>
 template <class Make>
-const Value &run_resources::kept<Key, Value>::at(const Key &key, std::mutex &guard, Make &&make) {
+const Value &run_resources::memo<Key, Value>::get_or_make(const Key &key, std::mutex &mutex,
+                                                          Make &&make) {
     entry *found;
     {
-        const std::lock_guard lock(guard);
-        found = &all[key];
+        const std::lock_guard lock(mutex);
+        found = &entries[key];
     }
     std::call_once(found->once, [&] { found->value.emplace(make()); });
     return *found->value;
 }
 
-const future &run_resources::coming(const trace &of, uint64_t tokens) {
-    return futures_.at({&of, tokens}, mutex_, [&] { return future(of, tokens); });
+const future &run_resources::future_of(const trace &trace, uint64_t tokens) {
+    return futures_.get_or_make({&trace, tokens}, mutex_, [&] { return future(trace, tokens); });
 }
 
-uint64_t run_resources::optimum(const trace &of, uint64_t tokens, uint32_t slots, bool per_layer) {
-    return optima_.at({&of, tokens, slots, per_layer}, mutex_, [&] {
+uint64_t run_resources::optimum(const trace &trace, uint64_t tokens, uint32_t slots,
+                                bool per_layer) {
+    return optima_.get_or_make({&trace, tokens, slots, per_layer}, mutex_, [&] {
         replay_job job{.slots = slots, .tokens = tokens};
         job.pools = per_layer ? sharing::per_layer : sharing::shared;
-        return core::count_optimum(of, job).misses;
+        return core::count_optimum(trace, job).misses;
     });
 }
 
 const result<text_report> &run_resources::own_routing(
     const std::string &key, const std::function<result<text_report>()> &make) {
-    return own_texts_.at(key, mutex_, make);
+    return own_texts_.get_or_make(key, mutex_, make);
 }
 
 }  // namespace moorage::core

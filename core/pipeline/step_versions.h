@@ -19,14 +19,14 @@ namespace moorage::core {
 
 // Evicts pages that are here in a worse version than the step asks for, so that they count as
 // absent everywhere. Requires: the step is grouped, none of its pages is pinned. [step]
-void give_way(const layer_step &step, const memories &truth, caches &cache);
+void give_way(const layer_step &step, const memories &memories, caches &cache);
 // Sets for each item the version in which the device computes it. `places`: of the step's distinct
 // experts in `items`. [step]
-void choose_versions(const layer_step &step, const memories &truth,
+void choose_versions(const layer_step &step, const memories &memories,
                      std::span<const uint32_t> places, std::span<step_item> items);
 // Adds the computed experts of the step and the loads that it waited for. Requires: its transfers
 // are not released. [step]
 void count_versions(std::span<const step_item> items, const transport_stage &transport,
-                    layer_report &account);
+                    layer_report &report);
 
 }  // namespace moorage::core

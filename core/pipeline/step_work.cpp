@@ -9,111 +9,112 @@
 
 namespace moorage::core {
 
-step_work::step_work(const parts &of)
-    : executor_(of.where),
+step_work::step_work(const parts &parts)
+    : executor_(parts.run_executor),
       now_ns_(*executor_.clock()),
-      each_(of.costs),
-      costs_(of.costs.first),
-      truth_(of.truth),
-      cache_(of.cache),
-      transport_(of.transport),
-      host_(of.host),
-      behind_(of.behind),
-      prefetch_(of.prefetch),
-      dispatch_(of.dispatch),
-      guard_(of.guarding),
-      account_(of.account),
-      step_(of.step),
-      pass_(of.tokens),
-      remote_(of.others, of.truth.all().experts()),
-      layers_(of.layers),
-      devices_(truth_.devices()),
+      device_costs_(parts.costs),
+      costs_(parts.costs.first),
+      memories_(parts.device_memories),
+      cache_(parts.cache),
+      transport_(parts.transport),
+      host_(parts.host),
+      behind_(parts.behind),
+      prefetch_(parts.prefetch),
+      dispatch_(parts.dispatch),
+      guard_(parts.guarding),
+      account_(parts.account),
+      step_(parts.step),
+      pass_(parts.current_pass),
+      remote_(parts.cluster_peers, parts.device_memories.combined_ledger().experts()),
+      layers_(parts.layers),
+      devices_(memories_.devices()),
       versions_(costs_.shape().versions()),
-      from_disk_(of.from_disk),
+      from_disk_(parts.from_disk),
       predicts_(prefetch_.from_resident() && executor_.predicts()),
-      others_(of.others),
-      places_of_items_(truth_.all().experts()),
-      placed_(truth_.all().experts()),
-      spare_(devices_),
-      held_(devices_),
+      peers_(parts.cluster_peers),
+      places_of_items_(memories_.combined_ledger().experts()),
+      placed_(memories_.combined_ledger().experts()),
+      free_slots_(devices_),
+      held_frames_(devices_),
       none_held_(devices_),
       backlogs_ns_(devices_) {
-    const size_t items = truth_.all().experts();
+    const size_t items = memories_.combined_ledger().experts();
     items_.reserve(items);
-    taken_.reserve(of.buffer_slots);
+    taken_.reserve(parts.buffer_slots);
     to_cache_.reserve(items);
     to_cache_items_.reserve(items);
     waiting_.reserve(2 * items);
-    read_first_.reserve(items);
-    predict_from_.reserve(items);
+    awaiting_read_.reserve(items);
+    prediction_experts_.reserve(items);
 }
 
 // Resident experts come first, each group in the order of the step.
-void step_work::look_up(layer_report &account) {
+void step_work::look_up(layer_report &report) {
     if (versions_ > 1) [[unlikely]]
-        give_way(step_, truth_, cache_);
+        give_way(step_, memories_, cache_);
     const moorage_step &view = step_.view();
     const uint32_t count = view.distinct_count, base = view.layer * view.experts;
     const uint32_t *const distinct = step_.distinct(), *const tokens = step_.distinct_tokens();
     uint32_t whole = 0, partial = 0;
-    const ledger &all = truth_.all();
+    const ledger &combined = memories_.combined_ledger();
     for (uint32_t i = 0; i < count; ++i) {
-        whole += all.whole(base + distinct[i]);
-        as_written();
+        whole += combined.is_whole(base + distinct[i]);
+        prevent_vectorising();
     }
     items_.resize(count);
     step_item *const items = items_.data();
     uint32_t *const places = places_of_items_.data();
     uint32_t next_whole = 0, next_missing = whole;
-    ledger *const only = truth_.only();
+    ledger *const single_ledger = memories_.single_ledger();
     for (uint32_t i = 0; i < count; ++i) {
         const uint32_t page = base + distinct[i];
-        const ledger::found found = (only ? *only : truth_.of(page)).pin(page);
+        const ledger::pin_result found =
+            (single_ledger ? *single_ledger : memories_.ledger_of_page(page)).pin(page);
         const uint32_t place = found.missing == 0 ? next_whole++ : next_missing++;
         places[i] = place;
         step_item &item = items[place];
-        item.begin(distinct[i], page, tokens[i]);
+        item.reset(distinct[i], page, tokens[i]);
         item.missing = found.missing;
         item.cached = found.kept;
         partial += found.partly;
     }
-    account.experts.requested += count;
-    account.experts.hits += whole;
-    account.experts.partial_hits += partial;
-    account.experts.misses += count - whole - partial;
+    report.experts.requested += count;
+    report.experts.hits += whole;
+    report.experts.partial_hits += partial;
+    report.experts.misses += count - whole - partial;
     if (host_)
         for (const step_item &item : items_)
             if (item.missing != 0) host_->hold(item.page);
     if (devices_ > 1)
         for (const step_item &item : items_) {
-            device_report &of = account_.devices[truth_.device_of(item.page)];
-            ++of.requested;
-            of.hits += item.missing == 0;
+            device_report &device = account_.devices[memories_.device_of(item.page)];
+            ++device.requested;
+            device.hits += item.missing == 0;
         }
     if (versions_ > 1) [[unlikely]]
-        choose_versions(step_, truth_, places_of_items_, items_);
-    if (prefetch_.active()) look_up_predicted(account);
+        choose_versions(step_, memories_, places_of_items_, items_);
+    if (prefetch_.is_active()) look_up_predicted(report);
 }
 
 // How right the step before was about this one.
-void step_work::look_up_predicted(layer_report &account) {
+void step_work::look_up_predicted(layer_report &report) {
     const moorage_step &view = step_.view();
     static const lent_vector<uint32_t> nothing;
     const lent_vector<uint32_t> &predicted =
-        std::exchange(foretold_, false) ? prefetch_.predicted(view.layer) : nothing;
+        std::exchange(has_predictions_, false) ? prefetch_.predicted(view.layer) : nothing;
     step_.predicted(predicted);
     if (predicted.empty()) return;
-    account.predicted += view.distinct_count;
+    report.predicted += view.distinct_count;
     const size_t first = std::min<size_t>(predicted.size(), view.distinct_count);
     for (size_t i = 0; i < first; ++i)
-        account.predicted_right += step_.item_of(predicted[i]) != MOORAGE_NONE;
+        report.predicted_right += step_.item_of(predicted[i]) != MOORAGE_NONE;
 }
 
 // The index of a segment's transfer in step_item; a whole expert goes with its top.
-static uint32_t part_of(uint8_t segments) { return segments == last_segment ? 1 : 0; }
+static uint32_t transfer_index(uint8_t segments) { return segments == last_segment ? 1 : 0; }
 
 void step_work::settle() {
-    if (prefetch_.active()) prefetch_.settle(step_, taken_, account_.bytes);
+    if (prefetch_.is_active()) prefetch_.settle(step_, taken_, account_.bytes);
     if (behind_.has_unasked())
         for (const step_item &item : items_) behind_.asked(item.page);
     join_transfers();
@@ -126,17 +127,17 @@ bool step_work::assign() {
             step_, items_, backlog_ns, behind_bytes == 0 ? 0 : costs_.load_ns(behind_bytes),
             devices_ == 1 ? std::span<const uint64_t>() : std::span<const uint64_t>(backlogs_ns_)))
         return false;
-    if (!guard_.on(guard::cache)) load_no_more();
-    if (from_disk_) compute_all_here();
+    if (!guard_.is_on(guard::cache)) limit_loads_to_free_slots();
+    if (from_disk_) compute_all_on_device();
     return true;
 }
 
 // Tells items of transfers under way.
 void step_work::join_transfers() {
-    for (const prefetch_stage::taken &one : taken_) {
-        const uint32_t expert = one.page - layer() * truth_.all().experts();
+    for (const prefetch_stage::taken_segments &prefetched : taken_) {
+        const uint32_t expert = prefetched.page - layer() * memories_.combined_ledger().experts();
         step_item &item = items_[places_of_items_[step_.item_of(expert)]];
-        item.transfers[part_of(one.segments)] = one.transfer;
+        item.transfers[transfer_index(prefetched.segments)] = prefetched.transfer;
     }
     for (step_item &item : items_) {
         if (item.missing == 0) continue;
@@ -150,10 +151,10 @@ void step_work::join_transfers() {
     }
 }
 
-void step_work::count_spare() {
+void step_work::count_free_slots() {
     for (uint32_t device = 0; device < devices_; ++device) {
-        const ledger &book = truth_.at(device);
-        spare_[device] = book.free(book.pool_of_layer(layer()));
+        const ledger &ledger = memories_.ledger_of_device(device);
+        free_slots_[device] = ledger.free_slots(ledger.pool_of_layer(layer()));
     }
 }
 
@@ -161,15 +162,15 @@ void step_work::count_spare() {
 // decoding. Prefill has many tokens for each expert, so there the dispatch policy decides, and
 // experts pass through without a slot. A prefetch that came in time is in fast memory already:
 // decoding may keep it.
-void step_work::load_no_more() {
-    count_spare();
+void step_work::limit_loads_to_free_slots() {
+    count_free_slots();
     const bool decodes = step_.view().phase == MOORAGE_DECODE;
     for (step_item &item : items_) {
         if (item.cached || (decodes && item.missing == 0)) continue;
         const bool stays_off = item.site != site_gpu && item.missing != 0 && !item.behind;
         if (stays_off) continue;
-        if (uint32_t &spare = spare_[truth_.device_of(item.page)]; spare != 0) {
-            --spare;
+        if (uint32_t &free_slots = free_slots_[memories_.device_of(item.page)]; free_slots != 0) {
+            --free_slots;
             continue;
         }
         item.behind = false;
@@ -187,22 +188,22 @@ void step_work::give_up_prefetch(step_item &item) {
         account_.bytes.prefetch_used -= sent;
         account_.bytes.prefetch_wasted += sent;
         account_.bytes.prefetch_cut_off += sent;
-        truth_.of(item.page).give_up(item.page, record.segments);
+        memories_.ledger_of_page(item.page).give_up(item.page, record.segments);
     }
 }
 
 // A processor whose experts are on disk has no second place from which to compute them. Experts
 // that the dispatch policy leaves to the CPU are read, too, but pass through.
-void step_work::compute_all_here() {
+void step_work::compute_all_on_device() {
     for (step_item &item : items_) {
         if (item.site != site_cpu) continue;
         item.site = site_gpu;
-        item.passes = item.missing != 0 && !item.behind;
+        item.bypasses_cache = item.missing != 0 && !item.behind;
         item.behind = false;
     }
 }
 
-bool step_work::load() {
+bool step_work::assign_slots() {
     to_cache_.clear();
     to_cache_items_.clear();
     bool later = false;
@@ -221,22 +222,23 @@ bool step_work::load() {
         }
         item.behind = false;
         if (behind_.under_way(item.page)) item.transfers[0] = behind_.take(item.page);
-        truth_.of(item.page).expect_passing(item.page, item.missing, item.version);
-        if (item.cached || item.passes) continue;
+        memories_.ledger_of_page(item.page).expect_passing(item.page, item.missing, item.version);
+        if (item.cached || item.bypasses_cache) continue;
         to_cache_.push_back(item.page);
         to_cache_items_.push_back(i);
     }
-    return (to_cache_.empty() || find_room()) && (!later || load_later());
+    return (to_cache_.empty() || find_room()) && (!later || start_loads_behind());
 }
 
 // Starts the loads that nobody waits for. Those under way already go on.
-bool step_work::load_later() {
+bool step_work::start_loads_behind() {
     to_cache_.clear();
     to_cache_items_.clear();
     for (uint32_t i = 0; i < items_.size(); ++i) {
         if (!items_[i].behind || items_[i].cached) continue;
         const uint32_t page = items_[i].page;
-        truth_.of(page).free_rows(page, MOORAGE_WHOLE);  // of a prefetch that was given up
+        memories_.ledger_of_page(page).free_rows(page,
+                                                 MOORAGE_WHOLE);  // of a prefetch that was given up
         to_cache_.push_back(page);
         to_cache_items_.push_back(i);
     }
@@ -247,13 +249,14 @@ bool step_work::load_later() {
 }
 
 bool step_work::find_room() {
-    if (!guard_.on(guard::cache) && step_.view().phase == MOORAGE_PREFILL) {  // displaces nothing
-        count_spare();
+    if (!guard_.is_on(guard::cache) &&
+        step_.view().phase == MOORAGE_PREFILL) {  // displaces nothing
+        count_free_slots();
         size_t kept = 0;
         for (size_t n = 0; n < to_cache_.size(); ++n) {
-            uint32_t &spare = spare_[truth_.device_of(to_cache_[n])];
-            if (spare == 0) continue;
-            --spare;
+            uint32_t &free_slots = free_slots_[memories_.device_of(to_cache_[n])];
+            if (free_slots == 0) continue;
+            --free_slots;
             to_cache_[kept] = to_cache_[n];
             to_cache_items_[kept++] = to_cache_items_[n];
         }
@@ -265,8 +268,8 @@ bool step_work::find_room() {
         step_item &item = items_[to_cache_items_[n]];
         item.cached = placed[n].cached;
         if (placed[n].victim != MOORAGE_NONE) behind_.release(placed[n].victim);
-        if (placed[n].victim != MOORAGE_NONE || !item.cached) guard_.matters(guard::cache);
-        if (item.cached) truth_.of(item.page).adopt(item.page);
+        if (placed[n].victim != MOORAGE_NONE || !item.cached) guard_.note_effect(guard::cache);
+        if (item.cached) memories_.ledger_of_page(item.page).adopt(item.page);
     }
     return true;
 }
@@ -274,30 +277,30 @@ bool step_work::find_room() {
 // Queues the segments of an item on the GPU, after the transfer that brings them.
 void step_work::start_segment(uint32_t index, uint8_t segments) {
     step_item &item = items_[index];
-    const bool there = (item.missing & segments) == 0;
-    const uint32_t transfer = there ? MOORAGE_NONE : item.transfers[part_of(segments)];
-    const double of_expert = segments == MOORAGE_WHOLE ? 1 : share(item.page, segments);
-    executor_.expert_on_gpu({item.page, item.tokens, of_expert, transfer, index, segments,
-                             static_cast<uint8_t>(truth_.device_of(item.page)), item.version});
-    ++item.open;
-    ++open_;
+    const bool resident = (item.missing & segments) == 0;
+    const uint32_t transfer = resident ? MOORAGE_NONE : item.transfers[transfer_index(segments)];
+    const double expert_share = segments == MOORAGE_WHOLE ? 1 : share(item.page, segments);
+    executor_.expert_on_gpu({item.page, item.tokens, expert_share, transfer, index, segments,
+                             static_cast<uint8_t>(memories_.device_of(item.page)), item.version});
+    ++item.computing_count;
+    ++open_operations_;
 }
 
 // It reads host memory, where the expert may have to come to first.
 void step_work::start_on_cpu(uint32_t index) {
     step_item &item = items_[index];
     account_.activation_bytes += costs_.activation_bytes(item.tokens);
-    ++item.open;
-    ++open_;
+    ++item.computing_count;
+    ++open_operations_;
     if (host_ && !host_->use(item.page, owner::demand))
-        read_first_.push_back(index);
+        awaiting_read_.push_back(index);
     else
         executor_.expert_on_cpu({item.page, item.tokens, 1, MOORAGE_NONE, index});
 }
 
 void step_work::page_read(uint32_t page) {
     host_->landed(page);
-    std::erase_if(read_first_, [&](uint32_t index) {
+    std::erase_if(awaiting_read_, [&](uint32_t index) {
         const step_item &item = items_[index];
         if (item.page != page) return false;
         executor_.expert_on_cpu({page, item.tokens, 1, MOORAGE_NONE, index});
@@ -313,9 +316,10 @@ void step_work::start() {
     next_waiting_ = 0;
     remote_.clear();
     if (devices_ > 1) send_hidden_states();
-    bool splits = truth_.at(0).rows().split(layer());  // any device the experts of the layer
+    bool splits = memories_.ledger_of_device(0).rows().is_split(
+        layer());  // any device the experts of the layer
     for (uint32_t device = 1; device < devices_; ++device)
-        splits |= truth_.at(device).rows().split(layer());
+        splits |= memories_.ledger_of_device(device).rows().is_split(layer());
     bool loads = false;
     for (const uint32_t index : dispatch_.order()) {
         step_item &item = items_[index];
@@ -332,7 +336,7 @@ void step_work::start() {
             if (item.missing == 0) start_segment(index, last_segment);
         }
     }
-    if (!remote_.empty()) open_ += remote_.start(step_, items_);
+    if (!remote_.empty()) open_operations_ += remote_.start(step_, items_);
     if (predicts_ && prefetches() && layer() + 1 < layers_) predict();
     if (loads) queue_missing(splits);
     if (loads || devices_ > 1) start_waiting();
@@ -353,61 +357,21 @@ void step_work::queue_missing(bool splits) {
     }
 }
 
-// Predicts from what the first GPU has by then: shared experts, and whole resident experts.
-void step_work::predict() {
-    predict_from_.clear();
-    for (const step_item &item : items_)
-        if (item.site == site_gpu && item.missing == 0 && truth_.device_of(item.page) == 0)
-            predict_from_.push_back(item.expert);
-    executor_.predict(layer(), pass_, predict_from_);
-    predicting_ = true;
-    ++open_;
-}
-
-void step_work::plan_prefetch() {
-    foretold_ = true;
-    account_.timed([&] {
-        const uint64_t backlog_ns = load_backlog_ns();
-        prefetch_.plan(step_, pass_, window_ns(backlog_ns), backlog_ns, held_frames());
-        return order_elsewhere();
-    });
-}
-
-// A fault that ends the run shows in the log of faults.
-bool step_work::order_elsewhere() {
-    bool goes_on = true;
-    prefetch_.for_elsewhere([&](uint32_t page, uint8_t place) {
-        if (place == MOORAGE_PLACE_HOST && host_) host_->bring(page);
-        if (place == MOORAGE_PLACE_SLOT && goes_on) goes_on = order_slot(page);
-    });
-    return goes_on;
-}
-
-// Passes may fill the frames of free slots. Then there is no place for the page.
-bool step_work::order_slot(uint32_t page) {
-    const ledger &book = truth_.of(page);
-    const uint32_t layer = book.rows().layer_of(page);
-    const bool needs_frame = book.free(book.pool_of_layer(layer)) != 0;
-    if (!guard_.on(guard::cache) || book.state(page) != 0) return true;
-    if (needs_frame && !book.has_room(page, book.rows().cached_segments(layer), true)) return true;
-    return behind_.start(owner::slot_prefetch, {&page, 1}, started_);
-}
-
 // Segments of one expert stay in order because the queue is.
 void step_work::start_waiting() {
     while (next_waiting_ < waiting_.size() && start_next(waiting_[next_waiting_])) ++next_waiting_;
-    if (devices_ > 1) start_on_others();
+    if (devices_ > 1) start_on_other_devices();
 }
 
 // False: there is no room for it.
 bool step_work::start_next(std::pair<uint32_t, uint8_t> waiting) {
     const auto [index, segments] = waiting;
     step_item &item = items_[index];
-    uint32_t &transfer = item.transfers[part_of(segments)];
+    uint32_t &transfer = item.transfers[transfer_index(segments)];
     if ((item.missing & segments) != 0 && transfer == MOORAGE_NONE) {
-        ledger &book = truth_.of(item.page);
-        if (!book.has_room(item.page, segments, item.cached)) return false;
-        book.take_rows(item.page, segments, item.cached);
+        ledger &ledger = memories_.ledger_of_page(item.page);
+        if (!ledger.has_room(item.page, segments, item.cached)) return false;
+        ledger.take_rows(item.page, segments, item.cached);
         transfer = transport_.submit(owner::demand, h2d_to(item.page), item.page, segments,
                                      costs_.expert_bytes(share(item.page, segments), item.version),
                                      item.version);
@@ -418,159 +382,135 @@ bool step_work::start_next(std::pair<uint32_t, uint8_t> waiting) {
 
 // Work behind a segment that finds no room on its device may go to another device. If nothing waits
 // any more, hidden states go back behind the last expert.
-void step_work::start_on_others() {
-    uint32_t full = 0;  // devices, as a mask
+void step_work::start_on_other_devices() {
+    uint32_t full_devices = 0;  // devices, as a mask
     const auto place = waiting_.begin() + static_cast<ptrdiff_t>(next_waiting_);
     waiting_.erase(std::remove_if(place, waiting_.end(),
-                                  [&](const std::pair<uint32_t, uint8_t> &one) {
-                                      const uint32_t its =
-                                          1u << truth_.device_of(items_[one.first].page);
-                                      if ((full & its) == 0 && start_next(one)) return true;
-                                      full |= its;
+                                  [&](const std::pair<uint32_t, uint8_t> &waiting) {
+                                      const uint32_t device_bit =
+                                          1u << memories_.device_of(items_[waiting.first].page);
+                                      if ((full_devices & device_bit) == 0 && start_next(waiting))
+                                          return true;
+                                      full_devices |= device_bit;
                                       return false;
                                   }),
                    waiting_.end());
     for (uint32_t device = 1; device < devices_; ++device) {
-        if ((away_ >> device & 1) == 0 || (full >> device & 1) != 0) continue;
-        away_ &= ~(1u << device);
+        if ((sent_devices_ >> device & 1) == 0 || (full_devices >> device & 1) != 0) continue;
+        sent_devices_ &= ~(1u << device);
         executor_.hidden_states(device, step_.view().token_count, /*back=*/true);
-        ++open_;
+        ++open_operations_;
     }
 }
 
 // To each device that computes something of the step.
 void step_work::send_hidden_states() {
-    away_ = 0;
+    sent_devices_ = 0;
     for (const step_item &item : items_)
-        if (item.site == site_gpu) away_ |= 1u << truth_.device_of(item.page);
+        if (item.site == site_gpu) sent_devices_ |= 1u << memories_.device_of(item.page);
     for (uint32_t device = 1; device < devices_; ++device) {
-        if ((away_ >> device & 1) == 0) continue;
+        if ((sent_devices_ >> device & 1) == 0) continue;
         executor_.hidden_states(device, step_.view().token_count, /*back=*/false);
-        ++open_;
+        ++open_operations_;
     }
 }
 
 // If nothing under way frees room for waiting work, prefetched segments have taken all of it. Then
 // they are given up.
-bool step_work::open() {
-    if (open_ == 0 && next_waiting_ != waiting_.size()) {
+bool step_work::make_progress() {
+    if (open_operations_ == 0 && next_waiting_ != waiting_.size()) {
         prefetch_.drain(account_.bytes);
         start_waiting();
-        assert(open_ != 0 && "the staging slots are for demand alone");
+        assert(open_operations_ != 0 && "the staging slots are for demand alone");
     }
-    return open_ != 0;
+    return open_operations_ != 0;
 }
 
 // A segment that the cache does not keep leaves the arena as soon as it is computed. The room goes
 // first to the waiting work of the step, then to prefetches that found no room.
 void step_work::segment_done(step_item &item, uint8_t segments) {
-    ledger &book = truth_.of(item.page);
-    const uint8_t kept = item.cached ? book.rows().cached_segments(layer()) : uint8_t{0};
+    ledger &ledger = memories_.ledger_of_page(item.page);
+    const uint8_t kept = item.cached ? ledger.rows().cached_segments(layer()) : uint8_t{0};
     if (segments & kept) return;
-    book.free_rows(item.page, segments);
+    ledger.free_rows(item.page, segments);
     room_freed();
 }
 
 void step_work::room_freed() {
     start_waiting();
-    if (prefetch_.orders_wait()) prefetch_.order_again(held_frames());
+    if (prefetch_.has_waiting_orders()) prefetch_.order_again(held_frames());
 }
 
 // A top segment that came by way of the buffer, and that the cache keeps, moves to its slot once it
 // has been computed.
 void step_work::move_top(step_item &item) {
-    ledger &book = truth_.of(item.page);
+    ledger &ledger = memories_.ledger_of_page(item.page);
     const auto index = static_cast<uint32_t>(&item - items_.data());
     executor_.move_top({item.page, 0, share(item.page, first_segment), MOORAGE_NONE, index,
                         first_segment, 0, item.version},
-                       book.take_slot(item.page));
-    ++item.open;
-    ++open_;
+                       ledger.take_slot(item.page));
+    ++item.computing_count;
+    ++open_operations_;
 }
 
 // Frames of the buffer that experts of the step hold until it ends: the experts that came out of
 // the buffer, except whole ones that are cached now.
 std::span<const uint32_t> step_work::held_frames() {
     if (taken_.empty()) return none_held_;
-    held_ = none_held_;
+    held_frames_ = none_held_;
     for (size_t i = 0; i < taken_.size(); ++i) {
         const uint32_t page = taken_[i].page;
-        const auto same = [&](const prefetch_stage::taken &one) { return one.page == page; };
+        const auto same = [&](const prefetch_stage::taken_segments &earlier) {
+            return earlier.page == page;
+        };
         if (std::any_of(taken_.begin(), taken_.begin() + static_cast<ptrdiff_t>(i), same)) continue;
         const auto item = std::ranges::find(items_, page, &step_item::page);
-        const arena &rows = truth_.of(page).rows();
-        held_[truth_.device_of(page)] +=
-            rows.in_frame(page) && (rows.split(layer()) || (item != items_.end() && !item->cached));
+        const arena &rows = memories_.ledger_of_page(page).rows();
+        held_frames_[memories_.device_of(page)] +=
+            rows.in_frame(page) &&
+            (rows.is_split(layer()) || (item != items_.end() && !item->cached));
     }
-    return held_;
+    return held_frames_;
 }
 
-// The backlog of the link that has most of it.
-uint64_t step_work::load_backlog_ns() {
-    const uint64_t bytes = transport_.demand_backlog_bytes(link_h2d);
-    uint64_t longest_ns = backlogs_ns_[0] = bytes == 0 ? 0 : costs_.load_ns(bytes);
-    for (uint32_t device = 1; device < devices_; ++device) {
-        const uint64_t its_bytes = transport_.demand_backlog_bytes(h2d_of(device));
-        backlogs_ns_[device] = its_bytes == 0 ? 0 : each_.of(device).load_ns(its_bytes);
-        longest_ns = std::max(longest_ns, backlogs_ns_[device]);
-    }
-    return longest_ns;
-}
-
-// The time until the next layer is routed, as far as it can be foreseen: the longer of the
-// remaining work of the link and of the GPU for this layer, then attention and the hand-over of the
-// gate's result.
-uint64_t step_work::window_ns(uint64_t backlog_ns) const {
-    uint64_t gpu_ns = 0;
-    for (uint32_t device = 0; device < devices_; ++device) {
-        uint64_t its_ns = 0;
-        for (const step_item &item : items_) {
-            const bool done = item.open == 0 && item.run_ns != 0;
-            if (item.site == site_gpu && !done && truth_.device_of(item.page) == device)
-                its_ns += each_.of(device).gpu_expert_ns(item.tokens, 1, item.version);
-        }
-        gpu_ns = std::max(gpu_ns, its_ns);
-    }
-    const bool last = layer() + 1 == layers_;
-    const uint64_t head_ns = last ? costs_.head_ns(pass_.tokens.size()) : 0;
-    return std::max(gpu_ns, backlog_ns) + head_ns + attention_ns_ + costs_.sync_ns();
-}
-
-void step_work::computed(step_item &item, const completion &what) {
-    item.run_ns += what.duration_ns;
-    const bool on_gpu = what.kind == event_kind::gpu_expert;
-    if (host_ && what.kind == event_kind::cpu_expert) [[unlikely]]
+void step_work::expert_computed(step_item &item, const completion &completion) {
+    item.run_ns += completion.duration_ns;
+    const bool on_gpu = completion.kind == event_kind::gpu_expert;
+    if (host_ && completion.kind == event_kind::cpu_expert) [[unlikely]]
         host_->done(item.page);
-    const bool has_top = on_gpu ? (what.segments & first_segment) != 0 : item.missing == 0;
-    if (has_top && item.cached && truth_.of(item.page).rows().must_move(item.page)) move_top(item);
+    const bool has_top = on_gpu ? (completion.segments & first_segment) != 0 : item.missing == 0;
+    if (has_top && item.cached && memories_.ledger_of_page(item.page).rows().must_move(item.page))
+        move_top(item);
     // A slot keeps that in any layer.
-    const bool kept = item.cached && (what.segments & first_segment);
-    if (on_gpu && !kept) segment_done(item, what.segments);
+    const bool kept = item.cached && (completion.segments & first_segment);
+    if (on_gpu && !kept) segment_done(item, completion.segments);
 }
 
-void step_work::done(const completion &what) {
-    --open_;
-    if (what.kind == event_kind::prediction) {
+void step_work::operation_ended(const completion &completion) {
+    --open_operations_;
+    if (completion.kind == event_kind::prediction) {
         predicting_ = false;
         return plan_prefetch();
     }
-    if (what.kind == event_kind::hidden_states) return;
-    step_item &item = items_[what.tag];
-    --item.open;
-    if (what.kind != event_kind::moved) return computed(item, what);
-    truth_.of(item.page).moved(item.page);
+    if (completion.kind == event_kind::hidden_states) return;
+    step_item &item = items_[completion.tag];
+    --item.computing_count;
+    if (completion.kind != event_kind::moved) return expert_computed(item, completion);
+    memories_.ledger_of_page(item.page).moved(item.page);
     room_freed();
 }
 
-void step_work::end(layer_report &account) {
-    if (versions_ > 1) [[unlikely]] count_versions(items_, transport_, account);
-    ledger *const only = truth_.only();
+void step_work::end(layer_report &report) {
+    if (versions_ > 1) [[unlikely]]
+        count_versions(items_, transport_, report);
+    ledger *const single_ledger = memories_.single_ledger();
     for (step_item &item : items_) {
-        (only ? *only : truth_.of(item.page)).unpin(item.page, item.cached || item.behind);
+        (single_ledger ? *single_ledger : memories_.ledger_of_page(item.page))
+            .unpin(item.page, item.cached || item.behind);
         if (item.site >= site_remote)
-            remote_.count(item, account.experts);
+            remote_.count(item, report.experts);
         else
-            account.experts.on_cpu += item.site == site_cpu;
+            report.experts.on_cpu += item.site == site_cpu;
         assert(item.missing != 0 || item.transfers[0] == MOORAGE_NONE);
         if (item.missing == 0) continue;  // so nothing has brought it
         if (host_) host_->let_go(item.page);
@@ -581,18 +521,18 @@ void step_work::end(layer_report &account) {
             loaded = item.site == site_gpu;
             transport_.release(id);
         }
-        account.experts.loaded += loaded;
-        if (devices_ > 1) account_.devices[truth_.device_of(item.page)].loaded += loaded;
+        report.experts.loaded += loaded;
+        if (devices_ > 1) account_.devices[memories_.device_of(item.page)].loaded += loaded;
     }
-    dispatch_.outcome(layer(), items_);
+    dispatch_.report_outcomes(layer(), items_);
     if (host_) host_->give_up(layer());
-    if (!cache_.gives_up() || !loads()) return;  // it could not come again
-    given_.clear();
-    cache_.give_up(layer(), given_);
-    behind_.release(given_);
+    if (!cache_.gives_up() || !can_load()) return;  // it could not come again
+    given_up_.clear();
+    cache_.give_up(layer(), given_up_);
+    behind_.release(given_up_);
 }
 
-void step_work::leave(uint32_t page) {
+void step_work::keep_cached(uint32_t page) {
     const auto item = std::ranges::find(items_, page, &step_item::page);
     if (item != items_.end()) item->cached = true;
 }

@@ -1,8 +1,8 @@
 // step_work.h - the experts of one layer step, from their look-up to their last output. Decides
 // which are missing, which get a slot, where they run, and which still wait for room.
 //
-// The pipeline calls the functions below in their order, once a step. done() comes between start()
-// and end(), for every operation that was queued. [step]
+// The pipeline calls the functions below in their order, once a step. operation_ended() comes
+// between start() and end(), for every operation that was queued. [step]
 #pragma once
 
 #include <cstdint>
@@ -31,9 +31,9 @@ namespace moorage::core {
 class step_work {
 public:
     struct parts {
-        executor &where;
+        executor &run_executor;
         device_costs costs;
-        const memories &truth;
+        const memories &device_memories;
         caches &cache;
         transport_stage &transport;
         host_store *host;  // null: host memory holds everything
@@ -43,16 +43,16 @@ public:
         guard &guarding;
         run_account &account;
         layer_step &step;
-        const pass &tokens;
+        const pass &current_pass;
         uint32_t layers;
         uint32_t buffer_slots;
         // Loads read from disk. An expert without a slot passes through, and the device computes
         // it, too.
         bool from_disk;
-        peers *others;  // null: there are none
+        peers *cluster_peers;  // null: there are none
     };
     // All borrowed.
-    explicit step_work(const parts &of);
+    explicit step_work(const parts &parts);
 
     // A pass begins. Its tokens and context are known.
     void begin_pass() {
@@ -60,7 +60,7 @@ public:
             costs_.attention_ns(pass_.tokens.size(), pass_.context(), pass_.sequences());
     }
     // Counts hits by the residency now, and pins every expert of the step.
-    void look_up(layer_report &account);
+    void look_up(layer_report &report);
     // Cuts off prefetches that the step did not ask for, and takes over those on their way.
     void settle();
     // Asks who computes which expert, and where. False: the run has to end.
@@ -68,22 +68,22 @@ public:
     // Gives every expert for the GPU a slot in the cache, as far as there are slots. The others
     // pass through the staging slots. Missing experts are marked as in flight. False: the run has
     // to end.
-    bool load();
+    bool assign_slots();
     // Queues what can run, submits the missing experts, plans the prefetches.
     void start();
     // Whether something of the step is still to come.
-    bool open();
+    bool make_progress();
     // An operation of the step has ended: an expert, a move, a prediction.
-    void done(const completion &what);
+    void operation_ended(const completion &completion);
     // A page has come from disk.
     void page_read(uint32_t page);
     // Unpins, drops experts that got no slot, and tells the dispatch policy the times of its
     // choices.
-    void end(layer_report &account);
+    void end(layer_report &report);
 
-    bool waits() const { return open_ != 0; }  // for operations under way
+    bool has_open_operations() const { return open_operations_ != 0; }  // for operations under way
     // Whether absent experts can be loaded. Otherwise the placement decides what is here.
-    bool loads() const { return !others_ || others_->loads(); }
+    bool can_load() const { return !peers_ || peers_->can_load(); }
     // Properties of an item, by the tag of its completion.
     uint32_t tokens_of(uint32_t item) const { return items_[item].tokens; }
     uint32_t page_of(uint32_t item) const { return items_[item].page; }
@@ -92,49 +92,51 @@ public:
         return share(items_[item].page, segments);
     }
     // A placement keeps the page. A step that has it computed elsewhere leaves it when it ends.
-    void leave(uint32_t page);
+    void keep_cached(uint32_t page);
 
 private:
     uint32_t layer() const { return step_.view().layer; }
     uint64_t now_ns() const { return now_ns_; }
-    bool prefetches() const { return prefetch_.active() && guard_.on(guard::prefetch); }
-    void look_up_predicted(layer_report &account);
+    bool prefetches() const { return prefetch_.is_active() && guard_.is_on(guard::prefetch); }
+    void look_up_predicted(layer_report &report);
     void join_transfers();
     void give_up_prefetch(step_item &item);
-    void load_no_more();
-    void compute_all_here();
+    void limit_loads_to_free_slots();
+    void compute_all_on_device();
     bool find_room();
-    bool load_later();
+    bool start_loads_behind();
     void start_segment(uint32_t index, uint8_t segments);
     void start_on_cpu(uint32_t index);
     void queue_missing(bool splits);
     void start_waiting();
     bool start_next(std::pair<uint32_t, uint8_t> waiting);
     void send_hidden_states();
-    void start_on_others();
+    void start_on_other_devices();
     void predict();
     void plan_prefetch();
-    bool order_elsewhere();
-    bool order_slot(uint32_t page);
-    void computed(step_item &item, const completion &what);
+    bool order_outside_buffer();
+    bool prefetch_into_slot(uint32_t page);
+    void expert_computed(step_item &item, const completion &completion);
     void segment_done(step_item &item, uint8_t segments);
     void room_freed();
     void move_top(step_item &item);
-    void count_spare();
+    void count_free_slots();
     std::span<const uint32_t> held_frames();
-    uint32_t h2d_to(uint32_t page) const { return h2d_of(truth_.device_of(page)); }
-    bool is_split(uint32_t page) const { return truth_.of(page).rows().split(layer()); }
+    uint32_t h2d_to(uint32_t page) const { return h2d_of(memories_.device_of(page)); }
+    bool is_split(uint32_t page) const {
+        return memories_.ledger_of_page(page).rows().is_split(layer());
+    }
     double share(uint32_t page, uint8_t segments) const {
-        return truth_.of(page).rows().share(layer(), segments);
+        return memories_.ledger_of_page(page).rows().share(layer(), segments);
     }
     uint64_t load_backlog_ns();
     uint64_t window_ns(uint64_t backlog_ns) const;
 
     executor &executor_;
     const uint64_t &now_ns_;  // of its clock
-    const device_costs each_;
+    const device_costs device_costs_;
     const cost_model &costs_;  // of the first device; also for values that all share
-    const memories &truth_;
+    const memories &memories_;
     caches &cache_;
     transport_stage &transport_;
     host_store *host_;
@@ -149,27 +151,28 @@ private:
     const uint32_t layers_, devices_, versions_;
     const bool from_disk_;
     const bool predicts_;  // executor::predict() comes before prefetches are planned
-    peers *const others_;  // null: there are none
+    peers *const peers_;   // null: there are none
 
     std::vector<step_item> items_;
     std::vector<uint32_t> places_of_items_;  // [distinct experts of the step] their place in items_
-    std::vector<prefetch_stage::taken> taken_;
+    std::vector<prefetch_stage::taken_segments> taken_;
     std::vector<uint32_t> to_cache_, to_cache_items_;
     std::vector<placement_in_cache> placed_;
     std::vector<uint8_t> started_;
-    std::vector<uint32_t> given_;         // pages that the cache policy gave up
-    std::vector<uint32_t> spare_, held_;  // [devices] free slots of the layer; frames in use
+    std::vector<uint32_t> given_up_;  // pages that the cache policy gave up
+    std::vector<uint32_t> free_slots_,
+        held_frames_;  // [devices] free slots of the layer; frames in use
     const std::vector<uint32_t> none_held_;
     std::vector<uint64_t> backlogs_ns_;  // [devices]
-    uint32_t away_ = 0;                  // devices that have hidden states to send back, as a mask
+    uint32_t sent_devices_ = 0;          // devices that have hidden states to send back, as a mask
     // Segments that wait for room in the arena, in order: item, segments; next_waiting_ goes first.
     std::vector<std::pair<uint32_t, uint8_t>> waiting_;
     size_t next_waiting_ = 0;
-    std::vector<uint32_t> read_first_;  // items of the CPU whose pages come from disk
-    std::vector<uint32_t> predict_from_;
-    bool predicting_ = false;  // under way
-    bool foretold_ = false;    // the step before made predictions for this one
-    uint32_t open_ = 0;        // operations under way
+    std::vector<uint32_t> awaiting_read_;  // items of the CPU whose pages come from disk
+    std::vector<uint32_t> prediction_experts_;
+    bool predicting_ = false;       // under way
+    bool has_predictions_ = false;  // the step before made predictions for this one
+    uint32_t open_operations_ = 0;  // operations under way
     uint64_t attention_ns_ = 0;
 };
 

@@ -8,32 +8,32 @@
 
 namespace moorage::core {
 
-result<text_end_rules> end_rules_of(const run_config &config, const model &of,
-                                    const tokenizer *words) {
+result<text_end_rules> end_rules_of(const run_config &config, const model &model,
+                                    const tokenizer *tokenizer) {
     text_end_rules rules;
     const auto add_id = [&](int32_t id) {
         if (std::ranges::find(rules.ids, id) == rules.ids.end()) rules.ids.push_back(id);
     };
     if (config.stop.at_model_ends) {
-        for (const int32_t id : of.generation().end_ids) add_id(id);
-        for (const int32_t id : of.generation().named_end_ids) add_id(id);
+        for (const int32_t id : model.generation().end_ids) add_id(id);
+        for (const int32_t id : model.generation().named_end_ids) add_id(id);
     }
     for (const int32_t id : config.stop.ids) {
-        if (static_cast<uint32_t>(id) >= of.config().vocabulary)
+        if (static_cast<uint32_t>(id) >= model.config().vocabulary)
             return error{format("[source] stop: token {} is beyond the vocabulary of {}: ids are "
                                 "below {}",
-                                id, config.model.string(), of.config().vocabulary),
+                                id, config.model.string(), model.config().vocabulary),
                          true};
         add_id(id);
     }
     for (const std::string &text : config.stop.texts) {
-        if (!words)
+        if (!tokenizer)
             return error{format("[source] stop: text needs a tokenizer, and {} has no {}; give ids",
                                 config.model.string(), tokenizer_place(config.model)),
                          true};
         if (const status read = check_utf8(text, "[source] stop"); !read) return read.failure();
-        const int32_t id = words->id_of(text);
-        if (id >= 0 && words->special(id))
+        const int32_t id = tokenizer->id_of(text);
+        if (id >= 0 && tokenizer->is_special(id))
             add_id(id);
         else
             rules.texts.push_back(text);
@@ -68,28 +68,28 @@ std::string stop_stream::push(std::string_view piece) {
         return std::exchange(held_, "");
     }
     const size_t certain = held_.size() - beginning_bytes();
-    std::string out = held_.substr(0, certain);
+    std::string passed = held_.substr(0, certain);
     held_.erase(0, certain);
-    return out;
+    return passed;
 }
 
 std::string stop_stream::finish() { return std::exchange(held_, ""); }
 
 std::string cut_at_stop(std::string_view text, const std::vector<std::string> &stops) {
     stop_stream shown(&stops);
-    std::string out = shown.push(text);
-    return out + shown.finish();
+    std::string passed = shown.push(text);
+    return passed + shown.finish();
 }
 
-result<std::unique_ptr<stop_watch>> end_texts(const run_config &config, const model &of,
-                                              const tokenizer *words,
+result<std::unique_ptr<stop_watch>> end_texts(const run_config &config, const model &model,
+                                              const tokenizer *tokenizer,
                                               model_source_options &options) {
-    auto rules = end_rules_of(config, of, words);
+    auto rules = end_rules_of(config, model, tokenizer);
     if (!rules) return rules.failure();
     options.end_ids = std::move(rules->ids);
     std::unique_ptr<stop_watch> watch;
     if (rules->texts.empty()) return watch;
-    watch = std::make_unique<stop_watch>(*words, std::move(rules->texts));
+    watch = std::make_unique<stop_watch>(*tokenizer, std::move(rules->texts));
     options.ends_text = [stops = watch.get()](uint64_t request, int32_t id) {
         return stops->ends_text(request, id);
     };
@@ -98,11 +98,12 @@ result<std::unique_ptr<stop_watch>> end_texts(const run_config &config, const mo
 }
 
 bool stop_watch::ends_text(uint64_t request, int32_t id) {
-    auto at = texts_.find(request);
-    if (at == texts_.end())
-        at =
-            texts_.emplace(request, std::pair(text_stream(words_, {}), stop_stream(&stops_))).first;
-    auto &[text, stops] = at->second;
+    auto entry = texts_.find(request);
+    if (entry == texts_.end())
+        entry =
+            texts_.emplace(request, std::pair(text_stream(tokenizer_, {}), stop_stream(&stops_)))
+                .first;
+    auto &[text, stops] = entry->second;
     stops.push(text.push(id));
     return stops.has_stopped();
 }

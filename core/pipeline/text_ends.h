@@ -29,8 +29,8 @@ struct text_end_rules {
 // The rules from [source] stop and from the model. A text that is the name of a special token
 // stands for that token, which no text shows. Errors: an id beyond the vocabulary, a text that is
 // not UTF-8, texts without a tokenizer.
-result<text_end_rules> end_rules_of(const run_config &config, const model &of,
-                                    const tokenizer *words);
+result<text_end_rules> end_rules_of(const run_config &config, const model &model,
+                                    const tokenizer *tokenizer);
 
 // Passes on a text that comes in pieces, up to the first stop: the one that is complete first.
 // Among stops that are complete at the same place, it is the longest. So the division into pieces
@@ -58,23 +58,23 @@ std::string cut_at_stop(std::string_view text, const std::vector<std::string> &s
 // Tells, token by token, whether the texts of several requests have come to a stop.
 class stop_watch {
 public:
-    stop_watch(const tokenizer &words, std::vector<std::string> stops)
-        : words_(words), stops_(std::move(stops)) {}
+    stop_watch(const tokenizer &tokenizer, std::vector<std::string> stops)
+        : tokenizer_(tokenizer), stops_(std::move(stops)) {}
     // Sees every token of a request in order.
     bool ends_text(uint64_t request, int32_t id);
     void forget(uint64_t request) { texts_.erase(request); }
     const std::vector<std::string> &stops() const { return stops_; }
 
 private:
-    const tokenizer &words_;
+    const tokenizer &tokenizer_;
     const std::vector<std::string> stops_;
     std::map<uint64_t, std::pair<text_stream, stop_stream>> texts_;
 };
 
 // Lets a source end its texts by end_rules_of(). The returned object has to live as long as the
 // source. null: there are no texts to stop at.
-result<std::unique_ptr<stop_watch>> end_texts(const run_config &config, const model &of,
-                                              const tokenizer *words,
+result<std::unique_ptr<stop_watch>> end_texts(const run_config &config, const model &model,
+                                              const tokenizer *tokenizer,
                                               model_source_options &options);
 
 }  // namespace moorage::core

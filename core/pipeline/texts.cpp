@@ -33,11 +33,11 @@ result<json> parse(std::string_view text, const std::string &name) {
 
 class job_builder {
 public:
-    job_builder(const run_config &config, const model &of, const tokenizer *words)
+    job_builder(const run_config &config, const model &model, const tokenizer *tokenizer)
         : config_(config),
-          config_of_model_(of.config()),
-          begin_id_(of.generation().begin_id),
-          words_(words) {}
+          config_of_model_(model.config()),
+          begin_id_(model.generation().begin_id),
+          tokenizer_(tokenizer) {}
 
     result<text_job> operator()() {
         const status done = config_.text.empty() ? add_prompts() : add_file();
@@ -57,18 +57,18 @@ private:
     const run_config &config_;
     const model_config &config_of_model_;
     int32_t begin_id_;
-    const tokenizer *words_;
+    const tokenizer *tokenizer_;
     text_job job_;
 };
 
 result<std::vector<int32_t>> job_builder::encode(std::string_view text,
                                                  const std::string &place) const {
-    if (!words_)
+    if (!tokenizer_)
         return error{format("{}: text needs a tokenizer, and {} has no {}", place,
                             config_.model.string(), tokenizer_place(config_.model)),
                      true};
     if (const status read = check_utf8(text, place); !read) return read.failure();
-    auto ids = words_->encode(text, {});
+    auto ids = tokenizer_->encode(text, {});
     if (!ids) return error{format("{}: {}", place, ids.failure().text)};
     if (ids->empty() && begin_id_ >= 0) ids->push_back(begin_id_);
     return ids;
@@ -137,23 +137,25 @@ status job_builder::add_windows(const json &list, uint32_t part, const std::stri
                    shown(list)),
             true};
     for (size_t i = 0; i < list.size(); ++i) {
-        const std::string at = format("{}[{}]", place, i);
+        const std::string window_place = format("{}[{}]", place, i);
         status added = success();
         if (list[i].is_string()) {
-            added = add_text(list[i].get_ref<const std::string &>(), part, at);
+            added = add_text(list[i].get_ref<const std::string &>(), part, window_place);
         } else if (list[i].is_array()) {
             std::vector<int32_t> ids;
             for (const json &id : list[i]) {
                 if (!id.is_number_integer() || id < 0 || id > INT32_MAX)
-                    return error{format("{}[{}]: {} is no id, a whole number from 0 to {}", at,
-                                        ids.size(), shown(id), config_of_model_.vocabulary - 1),
-                                 true};
+                    return error{
+                        format("{}[{}]: {} is no id, a whole number from 0 to {}", window_place,
+                               ids.size(), shown(id), config_of_model_.vocabulary - 1),
+                        true};
                 ids.push_back(id.get<int32_t>());
             }
-            added = add_ids(std::move(ids), 0, part, at);
+            added = add_ids(std::move(ids), 0, part, window_place);
         } else {
-            return error{
-                format("{}: {} where a list of ids or a text is needed", at, shown(list[i])), true};
+            return error{format("{}: {} where a list of ids or a text is needed", window_place,
+                                shown(list[i])),
+                         true};
         }
         if (!added) return added.failure();
     }
@@ -169,16 +171,16 @@ status job_builder::add_file() {
                             bytes.size(), file_bytes_max),
                      true};
     const std::string name = config_.text.string();
-    if (const std::string foreign = foreign_text(bytes); !foreign.empty())
+    if (const std::string foreign = non_text_problem(bytes); !foreign.empty())
         return error{format("{}: {}", name, foreign), true};
     // A copy, because the search for words relies on the text staying as it is.
     const std::string text(
         without_byte_order_mark({reinterpret_cast<const char *>(bytes.data()), bytes.size()}));
     if (config_.text.extension() != ".json") return add_text(text, 0, name);
-    const auto all = parse(text, name);
-    if (!all) return all.failure();
-    if (!all->is_object()) return add_windows(*all, 0, name);
-    for (const auto &[key, value] : all->items()) {
+    const auto root = parse(text, name);
+    if (!root) return root.failure();
+    if (!root->is_object()) return add_windows(*root, 0, name);
+    for (const auto &[key, value] : root->items()) {
         const auto part = static_cast<uint32_t>(job_.part_names.size());
         job_.part_names.push_back(key);
         const bool wrapped = value.is_object() && value.contains("windows");
@@ -192,8 +194,9 @@ status job_builder::add_file() {
 
 }  // namespace
 
-result<text_job> make_job(const run_config &config, const model &of, const tokenizer *words) {
-    return job_builder(config, of, words)();
+result<text_job> make_job(const run_config &config, const model &model,
+                          const tokenizer *tokenizer) {
+    return job_builder(config, model, tokenizer)();
 }
 
 sampling sampling_of(const run_config &config) {
@@ -234,15 +237,15 @@ void describe_texts(const run_config &config, bool is_scored, json &source) {
     }
 }
 
-text_report report_of(const text_job &job, const model_source &from, const tokenizer *words,
+text_report report_of(const text_job &job, const model_source &source, const tokenizer *tokenizer,
                       const std::string &model_name, const stop_watch *stops) {
     text_report report;
     report.model = model_name;
     report.prompts = job.prompts;
-    if (!from.scores_texts()) {
-        for (const std::vector<int32_t> &ids : from.written()) {
+    if (!source.scores_texts()) {
+        for (const std::vector<int32_t> &ids : source.written()) {
             report.written += ids.size();
-            report.texts.push_back(words ? words->decode(ids, {}) : "");
+            report.texts.push_back(tokenizer ? tokenizer->decode(ids, {}) : "");
             if (stops) report.texts.back() = cut_at_stop(report.texts.back(), stops->stops());
         }
         report.prompts.resize(report.texts.size());  // of requests that come as ids alone
@@ -250,13 +253,13 @@ text_report report_of(const text_job &job, const model_source &from, const token
     double sum = 0;
     std::vector<double> part_sums(job.part_names.size(), 0);
     for (const std::string &name : job.part_names) report.parts.push_back({name, 0, 0});
-    for (size_t i = 0; i < from.scores().size(); ++i) {
-        const score &one = from.scores()[i];
-        report.scored += one.tokens;
-        sum += one.nll_sum;
+    for (size_t i = 0; i < source.scores().size(); ++i) {
+        const score &score = source.scores()[i];
+        report.scored += score.tokens;
+        sum += score.nll_sum;
         if (report.parts.empty()) continue;
-        report.parts[job.parts[i]].scored += one.tokens;
-        part_sums[job.parts[i]] += one.nll_sum;
+        report.parts[job.parts[i]].scored += score.tokens;
+        part_sums[job.parts[i]] += score.nll_sum;
     }
     const auto mean = [](double total, uint64_t count) {
         return count == 0 ? 0 : total / static_cast<double>(count);

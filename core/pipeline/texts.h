@@ -27,9 +27,9 @@ struct text_job {
 // Makes requests from a configuration's prompts or text. A text file is cut into windows of
 // `window` ids, each scored by itself. A *.json file holds windows of ids: a list of lists of ids,
 // or an object of parts, each {"windows": list of lists}. Texts may replace the lists of ids. Every
-// length and id is checked against the model. Errors name file, place and limit. `words` may be
+// length and id is checked against the model. Errors name file, place and limit. `tokenizer` may be
 // null if the file holds ids.
-result<text_job> make_job(const run_config &config, const model &of, const tokenizer *words);
+result<text_job> make_job(const run_config &config, const model &model, const tokenizer *tokenizer);
 
 // How a configuration chooses tokens.
 sampling sampling_of(const run_config &config);
@@ -39,7 +39,7 @@ sampling sampling_of(const run_config &config);
 void describe_texts(const run_config &config, bool is_scored, json &source);
 
 // The result of a text job. Texts end before those of `stops`, if it is not null.
-text_report report_of(const text_job &job, const model_source &from, const tokenizer *words,
+text_report report_of(const text_job &job, const model_source &source, const tokenizer *tokenizer,
                       const std::string &model_name, const stop_watch *stops);
 // An error if the likelihood of a text gives no finite perplexity. It names `model`.
 status check_text(const text_report &text, const std::filesystem::path &model);

@@ -29,33 +29,33 @@ public:
     using window = std::pair<uint64_t, uint64_t>;
     static constexpr window everything{0, UINT64_MAX};
 
-    // `to` is borrowed. `experts`: of a layer. The device's rows are under `device`, its host's
-    // rows under `host`.
-    timeline_sink(timeline &to, uint32_t experts, std::string_view device = "GPU",
+    // `timeline` is borrowed. `experts`: of a layer. The device's rows are under `device`, its
+    // host's rows under `host`.
+    timeline_sink(timeline &timeline, uint32_t experts, std::string_view device = "GPU",
                   std::string_view host = "host", window tokens = everything);
 
-    void span(track where, const char *kind, uint32_t layer, uint32_t page, uint64_t start_ns,
+    void span(track track_id, const char *kind, uint32_t layer, uint32_t page, uint64_t start_ns,
               uint64_t end_ns) override;
 
-    void copied(const transfer_record &of, uint64_t bytes, uint64_t duration_ns,
+    void copied(const transfer_record &record, uint64_t bytes, uint64_t duration_ns,
                 uint64_t now_ns) override;
     void computed(event_kind kind, uint32_t layer, uint32_t page, uint64_t duration_ns,
                   uint64_t now_ns) override;
-    void pass_begins(const pass &of, uint64_t tokens_done, uint64_t loaded_bytes,
+    void pass_begins(const pass &pass, uint64_t tokens_done, uint64_t loaded_bytes,
                      uint64_t now_ns) override;
-    void pass_ended(const pass &of, const sums &now, uint64_t now_ns) override;
-    void decided(const memories &truth, uint64_t now_ns) override;
+    void pass_ended(const pass &pass, const sums &now, uint64_t now_ns) override;
+    void decided(const memories &memories, uint64_t now_ns) override;
     // From now on its policies are asked after every pass for facts about themselves. Borrowed.
-    void ask_facts(const policy_set &of) { stating_ = &of; }
+    void ask_facts(const policy_set &policies) { policies_ = &policies; }
 
 private:
-    uint32_t track_of(track where);
-    void show_span(uint32_t at, const char *kind, uint32_t layer, uint32_t page, uint64_t start_ns,
+    uint32_t track_of(track track);
+    void show_span(uint32_t row, const char *kind, uint32_t layer, uint32_t page, uint64_t start_ns,
                    uint64_t end_ns);
-    void show_requests(const pass &of, uint64_t now_ns);
-    void show_causes(const time_causes &of, uint64_t now_ns);
+    void show_requests(const pass &pass, uint64_t now_ns);
+    void show_causes(const time_causes &causes, uint64_t now_ns);
 
-    timeline &to_;
+    timeline &timeline_;
     uint32_t experts_;
     std::string device_, host_;
     window tokens_;
@@ -63,14 +63,14 @@ private:
              queue_, bandwidth_;
     uint32_t tracks_[4];
     uint64_t flows_ = 0, pass_ns_ = 0, pass_token_ = 0;
-    sums before_{};
-    std::vector<uint64_t> arrival_;  // [pages] the flow of its last transfer; 0: used since
-    std::vector<uint8_t> there_;     // [pages] at the last step
+    sums previous_{};
+    std::vector<uint64_t> page_flows_;  // [pages] the flow of its last transfer; 0: used since
+    std::vector<uint8_t> present_;      // [pages] at the last step
     struct request {
         uint64_t number, begun_ns;
     };
-    std::map<uint32_t, request> open_;  // by stream
-    const policy_set *stating_ = nullptr;
+    std::map<uint32_t, request> open_requests_;  // by stream
+    const policy_set *policies_ = nullptr;
 };
 
 }  // namespace moorage::core

@@ -12,7 +12,7 @@ result<const model *> open_small(const run_config &config, const model &first,
     if (config.small.empty()) return nullptr;
     const auto opened = shared.open_model(config.small);
     if (!opened) return opened.failure();
-    const model *const small = (*opened)->of.get();
+    const model *const small = (*opened)->loaded_model.get();
     const std::string differs = difference_of(first.config(), small->config());
     if (!differs.empty())
         return error{
@@ -34,28 +34,28 @@ result<model_shape> small_shape(const run_config &config, const model *small) {
     return load_shape(config.small, config.file.parent_path());
 }
 
-std::string sizes_of(const model_shape &of) {
-    return format("{} layers of {} experts of {} x {}, {} bytes each", of.moe_layers, of.experts,
-                  of.hidden, of.moe_intermediate, of.expert_bytes);
+std::string sizes_of(const model_shape &shape) {
+    return format("{} layers of {} experts of {} x {}, {} bytes each", shape.moe_layers,
+                  shape.experts, shape.hidden, shape.moe_intermediate, shape.expert_bytes);
 }
 
 }  // namespace
 
 status add_small(const run_config &config, const model *small, model_shape &shape) {
     if (config.small.empty()) return success();
-    const auto other = small_shape(config, small);
-    if (!other) return other.failure();
-    if (other->moe_layers != shape.moe_layers || other->experts != shape.experts ||
-        other->hidden != shape.hidden || other->moe_intermediate != shape.moe_intermediate ||
-        other->expert_bytes > shape.expert_bytes)
+    const auto smaller = small_shape(config, small);
+    if (!smaller) return smaller.failure();
+    if (smaller->moe_layers != shape.moe_layers || smaller->experts != shape.experts ||
+        smaller->hidden != shape.hidden || smaller->moe_intermediate != shape.moe_intermediate ||
+        smaller->expert_bytes > shape.expert_bytes)
         return error{format("{}: {}, are no smaller version of {} with {}; correct [source] "
                             "small_shape",
-                            config.small, sizes_of(*other), shape.name, sizes_of(shape)),
+                            config.small, sizes_of(*smaller), shape.name, sizes_of(shape)),
                      true};
-    shape.small_expert_bytes = other->expert_bytes;
-    shape.small_expert_bits = other->bits(other->expert_bits);
+    shape.small_expert_bytes = smaller->expert_bytes;
+    shape.small_expert_bits = smaller->bits(smaller->expert_bits);
     // Experts are split where both may be: blocks of two sizes have no border in common.
-    if (other->part_unit != shape.part_unit) shape.part_unit = shape.moe_intermediate;
+    if (smaller->part_unit != shape.part_unit) shape.part_unit = shape.moe_intermediate;
     return success();
 }
 

@@ -34,20 +34,20 @@ struct activation {
 inline constexpr uint32_t exact_groups_max = 2000, exact_top_k_max = 8, sample_tokens = 4096;
 
 // `stream` separates models, and homes that have their own shuffle.
-struct drawing {
+struct draw_options {
     double zipf = 0;
     uint64_t seed = 0, stream = 0;
     uint32_t groups_max = 0;  // per layer; 0: only frequencies
 };
-activation draw_activation(const model_shape &shape, const drawing &how);
+activation draw_activation(const model_shape &shape, const draw_options &options);
 
 // The requests of a trace that belong to the workload's domains, and of these every request_step-th
 // one.
-result<std::vector<uint64_t>> chosen_requests(const trace &from, const cluster_workload &workload);
+result<std::vector<uint64_t>> chosen_requests(const trace &trace, const cluster_workload &workload);
 // Do the trace's layers, experts and top_k equal the model's?
-bool fits(const trace &from, const model_shape &shape);
+bool fits(const trace &trace, const model_shape &shape);
 // Uses at most `groups_max` tokens, evenly spaced. 0: all tokens, and no groups.
-activation trace_activation(const trace &from, const std::vector<uint64_t> &requests,
+activation trace_activation(const trace &trace, const std::vector<uint64_t> &requests,
                             uint32_t groups_max);
 
 // A file of activation shares. `frequency` [subjects, layers, experts] in f32 sums to 1 in each

@@ -18,9 +18,9 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 template <class Value>
-Value value_at(const tensor &from, size_t index) {
+Value value_at(const tensor &values, size_t index) {
     Value value;
-    std::memcpy(&value, from.bytes.data() + index * sizeof(Value), sizeof(Value));
+    std::memcpy(&value, values.bytes.data() + index * sizeof(Value), sizeof(Value));
     return value;
 }
 
@@ -45,56 +45,56 @@ result<frequency_file> frequency_file::from_bytes(std::span<const std::byte> byt
                                                   const std::string &name) {
     const result<safetensors> parsed = parse_safetensors(bytes, name);
     if (!parsed) return parsed.failure();
-    const auto wrong = [&](std::string_view why) {
+    const auto wrong = [&](std::string_view problem) {
         return error{
             format("{}: {}; moorage.frequency files are described in "
                    "core/placement/activation.h",
-                   name, why)};
+                   name, problem)};
     };
     const auto form = parsed->metadata.find("format");
     if (form == parsed->metadata.end() || form->second != "moorage.frequency")
         return wrong("it is no file of frequencies");
-    frequency_file made;
-    made.name_ = name;
+    frequency_file file;
+    file.name_ = name;
     const tensor *shares = parsed->find("frequency"), *requests = parsed->find("requests");
     if (!shares || shares->type != dtype::f32 || shares->shape.size() != 3)
         return wrong("frequency [subjects, layers, experts] in F32 is needed");
-    made.layers_ = count_of(*parsed, "layers");
-    made.experts_ = count_of(*parsed, "experts");
-    made.top_k_ = count_of(*parsed, "top_k");
+    file.layers_ = count_of(*parsed, "layers");
+    file.experts_ = count_of(*parsed, "experts");
+    file.top_k_ = count_of(*parsed, "top_k");
     const uint64_t count = shares->shape[0];
-    if (made.layers_ == 0 || made.experts_ == 0 || shares->shape[1] != made.layers_ ||
-        shares->shape[2] != made.experts_ || made.top_k_ == 0 || made.top_k_ > made.experts_)
+    if (file.layers_ == 0 || file.experts_ == 0 || shares->shape[1] != file.layers_ ||
+        shares->shape[2] != file.experts_ || file.top_k_ == 0 || file.top_k_ > file.experts_)
         return wrong(format("its frequency {} does not fit its layers {}, experts {} and top_k {}",
-                            shape_text(shares->shape), made.layers_, made.experts_, made.top_k_));
+                            shape_text(shares->shape), file.layers_, file.experts_, file.top_k_));
     if (const auto found = parsed->metadata.find("subjects"); found != parsed->metadata.end())
-        made.subjects_ = split(found->second, ',');
-    if (count == 0 || made.subjects_.size() != count)
-        return wrong(format("it has {} subjects and names {}", count, made.subjects_.size()));
+        file.subjects_ = split(found->second, ',');
+    if (count == 0 || file.subjects_.size() != count)
+        return wrong(format("it has {} subjects and names {}", count, file.subjects_.size()));
     if (requests && (requests->type != dtype::i32 || requests->elements() != count))
         return wrong("requests is not I32, one of each subject");
     for (size_t n = 0; n < count; ++n) {
         const int32_t weight = requests ? value_at<int32_t>(*requests, n) : 1;
         if (weight <= 0) return wrong(format("requests of subject {} is {}", n, weight));
-        made.weights_.push_back(weight);
+        file.weights_.push_back(weight);
     }
-    made.shares_.resize(shares->elements());
-    for (size_t row = 0; row < made.shares_.size() / made.experts_; ++row) {
+    file.shares_.resize(shares->elements());
+    for (size_t row = 0; row < file.shares_.size() / file.experts_; ++row) {
         double sum = 0;
-        for (size_t n = row * made.experts_; n < (row + 1) * made.experts_; ++n) {
-            made.shares_[n] = value_at<float>(*shares, n);
+        for (size_t n = row * file.experts_; n < (row + 1) * file.experts_; ++n) {
+            file.shares_[n] = value_at<float>(*shares, n);
             // At most one of top_k activations belongs to an expert.
-            if (!(made.shares_[n] >= 0 &&
-                  made.shares_[n] * static_cast<float>(made.top_k_) <= 1.001f))
+            if (!(file.shares_[n] >= 0 &&
+                  file.shares_[n] * static_cast<float>(file.top_k_) <= 1.001f))
                 return wrong(format("frequency {} is {}, from 0 to 1 / top_k is needed", n,
-                                    made.shares_[n]));
-            sum += made.shares_[n];
+                                    file.shares_[n]));
+            sum += file.shares_[n];
         }
         if (std::fabs(sum - 1) > 1e-3)
             return wrong(format("the shares of subject {} layer {} sum to {:#.6g}, and 1 is needed",
-                                row / made.layers_, row % made.layers_, sum));
+                                row / file.layers_, row % file.layers_, sum));
     }
-    return made;
+    return file;
 }
 
 result<activation> frequency_file::read(const std::vector<std::string> &subjects) const {

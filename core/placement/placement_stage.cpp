@@ -13,33 +13,33 @@ namespace moorage::core {
 
 namespace {
 
-bool before(const moorage_copy &a, const moorage_copy &b) {
+bool precedes(const moorage_copy &a, const moorage_copy &b) {
     return a.expert != b.expert ? a.expert < b.expert : a.device < b.device;
 }
 
 // Limits for anything that a placement policy of several kinds may ask about a model.
-moorage_limits limits_of(const scene &of) {
+moorage_limits limits_of(const scene &scene) {
     const auto most = [](const std::vector<uint32_t> &values) {
         return values.empty() ? 1 : *std::max_element(values.begin(), values.end());
     };
     moorage_limits limits{};
     limits.size = sizeof(limits);
-    limits.layers = most(of.demand.model_layers);
-    limits.experts = most(of.demand.model_experts);
-    limits.top_k = most(of.demand.model_top_k);
+    limits.layers = most(scene.demand.model_layers);
+    limits.experts = most(scene.demand.model_experts);
+    limits.top_k = most(scene.demand.model_top_k);
     limits.tokens_max = limits.requests_max = limits.pools = limits.segments = 1;
     limits.transfers_max = 1;
     limits.expert_bytes =
-        *std::max_element(of.demand.expert_bytes.begin(), of.demand.expert_bytes.end());
+        *std::max_element(scene.demand.expert_bytes.begin(), scene.demand.expert_bytes.end());
     return limits;
 }
 
 }  // namespace
 
-weighed_move::weighed_move(const scene &of, std::span<const moorage_copy> current,
+weighed_move::weighed_move(const scene &scene, std::span<const moorage_copy> current,
                            std::span<const moorage_copy> candidate, double remote_call_s,
                            double interval_s)
-    : of_(of), cluster_(of.cluster.view()), demand_(of.demand.view()) {
+    : scene_(scene), cluster_(scene.cluster.view()), demand_(scene.demand.view()) {
     table_.size = sizeof(table_);
     table_.host_cluster = &cluster_, table_.host_demand = &demand_;
     table_.host_current = current.data(), table_.current_count = current.size();
@@ -48,23 +48,23 @@ weighed_move::weighed_move(const scene &of, std::span<const moorage_copy> curren
     size_t c = 0, n = 0;
     while (c < current.size() || n < candidate.size()) {
         const bool removed =
-            n == candidate.size() || (c < current.size() && before(current[c], candidate[n]));
-        const bool added = !removed && (c == current.size() || before(candidate[n], current[c]));
+            n == candidate.size() || (c < current.size() && precedes(current[c], candidate[n]));
+        const bool added = !removed && (c == current.size() || precedes(candidate[n], current[c]));
         if (!removed && !added) {
             ++c, ++n;
             continue;
         }
         const moorage_copy &copy = removed ? current[c++] : candidate[n++];
-        const uint64_t bytes = of.demand.expert_bytes[model_of(of, copy.expert)];
-        const double rate = of.cluster.device_load_bytes_per_s[copy.device];
+        const uint64_t bytes = scene.demand.expert_bytes[model_of(scene, copy.expert)];
+        const double rate = scene.cluster.device_load_bytes_per_s[copy.device];
         const double seconds =
             rate > 0 ? static_cast<double>(bytes) / rate : std::numeric_limits<double>::infinity();
         ++(removed ? table_.removed_copies : table_.added_copies);
         (removed ? table_.removed_s : table_.added_s) += seconds;
         if (added) table_.added_bytes += bytes;
     }
-    table_.remote_per_s_current = remote_per_s(of, current);
-    table_.remote_per_s_candidate = remote_per_s(of, candidate);
+    table_.remote_per_s_current = remote_per_s(scene, current);
+    table_.remote_per_s_candidate = remote_per_s(scene, candidate);
     table_.remote_call_s = remote_call_s;
     table_.interval_s = interval_s;
 }
@@ -75,22 +75,23 @@ bool pays(const moorage_move &move) {
     return saved_per_s * move.interval_s > move.added_s + move.removed_s;
 }
 
-double remote_per_s(const scene &of, std::span<const moorage_copy> copies) {
-    const uint32_t experts = of.demand.experts();
-    std::vector<uint8_t> there(size_t{of.cluster.servers} * experts);
+double remote_per_s(const scene &scene, std::span<const moorage_copy> copies) {
+    const uint32_t experts = scene.demand.experts();
+    std::vector<uint8_t> is_on_server(size_t{scene.cluster.servers} * experts);
     for (const moorage_copy &copy : copies)
-        there[size_t{of.cluster.device_server[copy.device]} * experts + copy.expert] = 1;
+        is_on_server[size_t{scene.cluster.device_server[copy.device]} * experts + copy.expert] = 1;
     double sum = 0;
-    for (uint32_t home = 0; home < of.demand.homes; ++home) {
-        const double *frequency = of.demand.frequency.data() + size_t{home} * experts;
-        const uint8_t *near = there.data() + size_t{of.cluster.home_server[home]} * experts;
-        const uint8_t *held = of.demand.home_holds.empty()
+    for (uint32_t home = 0; home < scene.demand.homes; ++home) {
+        const double *frequency = scene.demand.frequency.data() + size_t{home} * experts;
+        const uint8_t *near =
+            is_on_server.data() + size_t{scene.cluster.home_server[home]} * experts;
+        const uint8_t *held = scene.demand.home_holds.empty()
                                   ? nullptr
-                                  : of.demand.home_holds.data() + size_t{home} * experts;
+                                  : scene.demand.home_holds.data() + size_t{home} * experts;
         double calls = 0;  // of one token
         for (uint32_t e = 0; e < experts; ++e)
             if (!near[e] && !(held && held[e])) calls += frequency[e];
-        sum += of.demand.home_tokens_per_s[home] * calls;
+        sum += scene.demand.home_tokens_per_s[home] * calls;
     }
     return sum;
 }
@@ -102,46 +103,46 @@ struct lent_scene {
     demand_arrays demand;
     std::vector<moorage_copy> current;
 
-    lent_scene(const scene &of, std::span<const moorage_copy> copies)
-        : cluster(of.cluster), demand(of.demand), current(copies.begin(), copies.end()) {}
-    status unchanged(const scene &of, std::span<const moorage_copy> copies, std::string_view who,
-                     std::string_view call) const {
-        const char *what = cluster != of.cluster ? "the cluster" : "the demand";
+    lent_scene(const scene &scene, std::span<const moorage_copy> copies)
+        : cluster(scene.cluster), demand(scene.demand), current(copies.begin(), copies.end()) {}
+    status check_unchanged(const scene &scene, std::span<const moorage_copy> copies,
+                           std::string_view policy_name, std::string_view call) const {
+        const char *part = cluster != scene.cluster ? "the cluster" : "the demand";
         const auto same = [](const moorage_copy &a, const moorage_copy &b) {
             return a.expert == b.expert && a.device == b.device;
         };
-        if (cluster == of.cluster && demand == of.demand) {
+        if (cluster == scene.cluster && demand == scene.demand) {
             if (std::equal(current.begin(), current.end(), copies.begin(), copies.end(), same))
                 return success();
-            what = "the current plan";
+            part = "the current plan";
         }
-        return error{format("placement plugin {}: {} wrote to {}, which was lent for reading", who,
-                            call, what)};
+        return error{format("placement plugin {}: {} wrote to {}, which was lent for reading",
+                            policy_name, call, part)};
     }
 };
 
 result<std::unique_ptr<placement_stage>> placement_stage::open(const stage_config &config,
                                                                const registry &policies,
-                                                               const scene &of, uint64_t seed) {
+                                                               const scene &scene, uint64_t seed) {
     const auto found = find_policy(policies, config, "placement");
     if (!found) return found.failure();
-    environment where;
-    where.seed = seed;
-    where.kind = "placement";
-    auto made = instance::create(**found, config.params, where);
-    if (!made) return made.failure();
+    environment policy_environment;
+    policy_environment.seed = seed;
+    policy_environment.kind = "placement";
+    auto created = instance::create(**found, config.params, policy_environment);
+    if (!created) return created.failure();
     std::unique_ptr<placement_stage> stage(new placement_stage);
-    stage->policy_ = std::move(made).value();
-    if (const status active = stage->policy_->activate(limits_of(of)); !active)
+    stage->policy_ = std::move(created).value();
+    if (const status active = stage->policy_->activate(limits_of(scene)); !active)
         return active.failure();
     return stage;
 }
 
-result<plan> placement_stage::make(const scene &of, std::span<const moorage_copy> current) {
-    const lent_scene shown(of, current);
+result<plan> placement_stage::make(const scene &scene, std::span<const moorage_copy> current) {
+    const lent_scene shown(scene, current);
     const moorage_cluster cluster = shown.cluster.view();
     const moorage_demand demand = shown.demand.view();
-    const uint64_t room = uint64_t{of.demand.experts()} * of.cluster.devices();
+    const uint64_t room = uint64_t{scene.demand.experts()} * scene.cluster.devices();
     copies_.assign(room, moorage_copy{});
     uint64_t count = 0;
     const auto begin = std::chrono::steady_clock::now();
@@ -151,30 +152,30 @@ result<plan> placement_stage::make(const scene &of, std::span<const moorage_copy
     });
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     if (!done) return done.failure();
-    if (const status kept = shown.unchanged(of, current, name(), "plan"); !kept)
+    if (const status kept = shown.check_unchanged(scene, current, name(), "plan"); !kept)
         return kept.failure();
     if (count > room)
         return error{
             format("placement plugin {}: the plan counts {} copies, and there was room "
                    "for {}",
                    name(), count, room)};
-    plan made;
-    made.policy = name();
-    made.seconds = took.count();
-    made.copies.assign(copies_.begin(), copies_.begin() + static_cast<ptrdiff_t>(count));
-    if (const status sound = check_plan(of, made); !sound)
+    plan advice;
+    advice.policy = name();
+    advice.seconds = took.count();
+    advice.copies.assign(copies_.begin(), copies_.begin() + static_cast<ptrdiff_t>(count));
+    if (const status sound = check_plan(scene, advice); !sound)
         return error{format("placement plugin {}: {}", name(), sound.failure().text)};
     auto stated = policy_->state_facts();
     if (!stated) return stated.failure();
-    made.facts = std::move(stated).value();
-    return made;
+    advice.facts = std::move(stated).value();
+    return advice;
 }
 
 bool placement_stage::adopt(const weighed_move &move) {
     if (!policy_->placement->adopt) return pays(move.table());
     // A copy: the policy may write to it, and nothing else reads it.
     moorage_move table = move.table();
-    const lent_scene shown(move.of(), {table.host_current, table.current_count});
+    const lent_scene shown(move.weighed_scene(), {table.host_current, table.current_count});
     const std::vector<moorage_copy> candidate(table.host_candidate,
                                               table.host_candidate + table.candidate_count);
     const moorage_cluster cluster = shown.cluster.view();
@@ -190,22 +191,22 @@ bool placement_stage::adopt(const weighed_move &move) {
 }
 
 result<first_plan> make_first_plan(const run_config &config, const registry &policies,
-                                   const scene &of) {
+                                   const scene &scene) {
     first_plan first;
-    const std::filesystem::path &given = config.cluster->plan;
-    if (config.placement.plugin.empty() && given.empty())
+    const std::filesystem::path &plan_file = config.cluster->plan;
+    if (config.placement.plugin.empty() && plan_file.empty())
         return error{format("{}: no [placement] plugin; name one, for example \"prism\" (moorage "
                             "plugins list), or a plan of moorage place",
                             config.cluster->place),
                      true};
     if (!config.placement.plugin.empty()) {
-        auto opened = placement_stage::open(config.placement, policies, of, config.seed);
+        auto opened = placement_stage::open(config.placement, policies, scene, config.seed);
         if (!opened) return opened.failure();
         first.policy = std::move(*opened);
     }
-    auto made = given.empty() ? first.policy->make(of, {}) : read_plan(given, of);
-    if (!made) return made.failure();
-    first.made = std::move(*made);
+    auto plan = plan_file.empty() ? first.policy->make(scene, {}) : read_plan(plan_file, scene);
+    if (!plan) return plan.failure();
+    first.placement = std::move(*plan);
     return first;
 }
 

@@ -26,15 +26,15 @@ namespace moorage::core {
 // time that a remote call adds to a layer. `interval_s`: time until the next decision.
 class weighed_move {
 public:
-    weighed_move(const scene &of, std::span<const moorage_copy> current,
+    weighed_move(const scene &scene, std::span<const moorage_copy> current,
                  std::span<const moorage_copy> candidate, double remote_call_s, double interval_s);
     weighed_move(const weighed_move &) = delete;
     const moorage_move &table() const { return table_; }
 
-    const scene &of() const { return of_; }
+    const scene &weighed_scene() const { return scene_; }
 
 private:
-    const scene &of_;
+    const scene &scene_;
     moorage_cluster cluster_;
     moorage_demand demand_;
     moorage_move table_{};
@@ -46,20 +46,20 @@ bool pays(const moorage_move &move);
 
 // Expert calls per second that neither the home nor its server can compute (Prism, Eq. 2).
 // Requires: copies as check_plan() leaves them.
-double remote_per_s(const scene &of, std::span<const moorage_copy> copies);
+double remote_per_s(const scene &scene, std::span<const moorage_copy> copies);
 
 class placement_stage {
 public:
     // Opens the policy that `config` names, with its parameters, for the scene's sizes.
     static result<std::unique_ptr<placement_stage>> open(const stage_config &config,
-                                                         const registry &policies, const scene &of,
-                                                         uint64_t seed);
+                                                         const registry &policies,
+                                                         const scene &scene, uint64_t seed);
 
     std::string_view name() const { return policy_->name(); }
     const instance &policy() const { return *policy_; }
     // A checked plan with the policy's facts and its time. The error is the policy's refusal, or
     // what is wrong with its advice.
-    result<plan> make(const scene &of, std::span<const moorage_copy> current);
+    result<plan> make(const scene &scene, std::span<const moorage_copy> current);
     // Decides by the policy's own rule, otherwise by pays().
     bool adopt(const weighed_move &move);
 
@@ -74,9 +74,9 @@ private:
 // nothing. Requires: config.cluster, which the scene was made from.
 struct first_plan {
     std::unique_ptr<placement_stage> policy;  // null: no policy is named
-    plan made;
+    plan placement;
 };
 result<first_plan> make_first_plan(const run_config &config, const registry &policies,
-                                   const scene &of);
+                                   const scene &scene);
 
 }  // namespace moorage::core

@@ -5,12 +5,12 @@
 
 namespace moorage::core {
 
-double distance_m(const position &one, const position &other);
+double distance_m(const position &first, const position &second);
 
 struct transmission {
     double bandwidth_hz = 0, power_w = 0, distance_m = 0;
 };
 // B log2(1 + P G d^-alpha / (N0 B)). Distances are at least radio.distance_min_m.
-double bits_per_s(const cluster_radio &radio, const transmission &over);
+double bits_per_s(const cluster_radio &radio, const transmission &transmission);
 
 }  // namespace moorage::core

@@ -14,43 +14,39 @@ namespace {
 
 constexpr uint64_t experts_max = uint64_t{1} << 22;
 
-bool is_asked(const scene &of, uint32_t model) {
-    for (uint32_t home = 0; home < of.demand.homes; ++home)
-        if (of.demand.home_model[size_t{home} * of.demand.models + model] > 0) return true;
-    return false;
-}
-
 // Without a cloud, checks that memory holds one copy of every expert that some home uses.
-status check_memory(const cluster_config &config, const scene &of) {
-    double needed = 0, there = 0;
+status check_memory(const cluster_config &config, const scene &scene) {
+    double needed_bytes = 0, available_bytes = 0;
     uint64_t smallest = UINT64_MAX, copies = 0, slots = 0;
     uint32_t asked = 0;
-    for (const uint64_t bytes : of.cluster.device_bytes) there += static_cast<double>(bytes);
-    for (uint32_t model = 0; model < of.demand.models; ++model) {
-        if (!is_asked(of, model)) continue;
+    for (const uint64_t bytes : scene.cluster.device_bytes)
+        available_bytes += static_cast<double>(bytes);
+    for (uint32_t model = 0; model < scene.demand.models; ++model) {
+        if (!scene.demand.is_requested(model)) continue;
         ++asked;
-        const uint64_t bytes = of.demand.expert_bytes[model];
-        const uint64_t count = of.demand.model_first[model + 1] - of.demand.model_first[model];
-        needed += static_cast<double>(bytes) * static_cast<double>(count);
+        const uint64_t bytes = scene.demand.expert_bytes[model];
+        const uint64_t count =
+            scene.demand.model_first[model + 1] - scene.demand.model_first[model];
+        needed_bytes += static_cast<double>(bytes) * static_cast<double>(count);
         smallest = std::min(smallest, bytes);
         copies += count;
-        for (const uint64_t room : of.cluster.device_bytes) slots += room / bytes;
+        for (const uint64_t room : scene.cluster.device_bytes) slots += room / bytes;
     }
-    for (uint32_t device = 0; device < of.cluster.devices(); ++device)
-        if (const uint64_t room = of.cluster.device_bytes[device]; room != 0 && room < smallest)
-            log_warning(
-                format("{}: {} has {} for experts, and the smallest takes {}; it holds none",
-                       config.place, of.device_names[device],
-                       human_bytes(static_cast<double>(room)),
-                       human_bytes(static_cast<double>(smallest))));
-    if (of.cluster.has_cloud()) return success();
+    for (uint32_t device = 0; device < scene.cluster.devices(); ++device)
+        if (const uint64_t room = scene.cluster.device_bytes[device]; room != 0 && room < smallest)
+            log_warning(format(
+                "{}: {} has {} for experts, and the smallest takes {}; it holds none", config.place,
+                scene.device_names[device], human_bytes(static_cast<double>(room)),
+                human_bytes(static_cast<double>(smallest))));
+    if (scene.cluster.has_cloud()) return success();
     // If all experts have one size, memory is counted in whole experts.
     const bool counted = asked == 1;
-    if (needed > there || (counted && slots < copies))
+    if (needed_bytes > available_bytes || (counted && slots < copies))
         return wrong(
             format("{}: {} experts need {:.0f} bytes ({}), and the servers have {:.0f} "
                    "({}){}; give them more expert_memory_bytes, or add [cluster.cloud]",
-                   config.place, copies, needed, human_bytes(needed), there, human_bytes(there),
+                   config.place, copies, needed_bytes, human_bytes(needed_bytes), available_bytes,
+                   human_bytes(available_bytes),
                    counted ? format(", room for {} whole ones", slots) : ""));
     return success();
 }
@@ -83,6 +79,12 @@ moorage_cluster cluster_arrays::view() const {
     view.host_home_down_bytes_per_s = home_down_bytes_per_s.data();
     view.host_home_call_s = home_call_s.data();
     return view;
+}
+
+bool demand_arrays::is_requested(uint32_t model) const {
+    for (uint32_t home = 0; home < homes; ++home)
+        if (home_model[size_t{home} * models + model] > 0) return true;
+    return false;
 }
 
 moorage_demand demand_arrays::view() const {
@@ -118,9 +120,9 @@ double expert_flops(const model_shape &shape) {
     return 2.0 * shape.matrices * shape.hidden * shape.moe_intermediate;
 }
 
-status add_models(const cluster_config &config, const std::filesystem::path &base, scene &out) {
-    demand_arrays &demand = out.demand;
-    demand.models = out.cluster.models = static_cast<uint32_t>(config.models.size());
+status add_models(const cluster_config &config, const std::filesystem::path &base, scene &scene) {
+    demand_arrays &demand = scene.demand;
+    demand.models = scene.cluster.models = static_cast<uint32_t>(config.models.size());
     uint64_t first = 0;
     for (const cluster_model &model : config.models) {
         result<model_shape> shape = load_shape(model.shape, base);
@@ -143,8 +145,8 @@ status add_models(const cluster_config &config, const std::filesystem::path &bas
         if (first > experts_max)
             return wrong(format("{}: more than {} experts with model {}; use fewer models",
                                 model.place, experts_max, model.name));
-        out.model_names.push_back(model.name);
-        out.shapes.push_back(std::move(*shape));
+        scene.model_names.push_back(model.name);
+        scene.shapes.push_back(std::move(*shape));
     }
     demand.model_first.push_back(static_cast<uint32_t>(first));
     return success();
@@ -152,21 +154,22 @@ status add_models(const cluster_config &config, const std::filesystem::path &bas
 
 result<scene> make_scene(const cluster_config &config, const std::filesystem::path &base) {
     if (config.servers.size() > zone_servers_max)
-        return wrong(format("{}: {} servers, and {} are the most of one plan; moorage place makes "
-                            "one in zones, everything else needs fewer",
-                            config.place, config.servers.size(), zone_servers_max));
-    scene made;
-    if (config.serial_calls) made.cluster.flags |= MOORAGE_CALLS_SERIAL;
-    if (config.returns_each) made.cluster.flags |= MOORAGE_RETURNS_EACH;
-    if (config.shared_interface) made.cluster.flags |= MOORAGE_LINKS_SHARED;
-    made.demand.window_s = config.window_s;
-    if (const status added = add_models(config, base, made); !added) return added.failure();
-    if (const status added = add_devices(config, base, made); !added) return added.failure();
-    if (const status added = add_links(config, made); !added) return added.failure();
-    if (const status added = add_homes(config, made); !added) return added.failure();
-    if (const status added = add_demand(config, made); !added) return added.failure();
-    if (const status enough = check_memory(config, made); !enough) return enough.failure();
-    return made;
+        return wrong(
+            format("{}: {} servers, and {} are the most of one plan; moorage place makes "
+                   "one in zones, everything else needs fewer",
+                   config.place, config.servers.size(), zone_servers_max));
+    scene built;
+    if (config.serial_calls) built.cluster.flags |= MOORAGE_CALLS_SERIAL;
+    if (config.returns_each) built.cluster.flags |= MOORAGE_RETURNS_EACH;
+    if (config.shared_interface) built.cluster.flags |= MOORAGE_LINKS_SHARED;
+    built.demand.window_s = config.window_s;
+    if (const status added = add_models(config, base, built); !added) return added.failure();
+    if (const status added = add_devices(config, base, built); !added) return added.failure();
+    if (const status added = add_links(config, built); !added) return added.failure();
+    if (const status added = add_homes(config, built); !added) return added.failure();
+    if (const status added = add_demand(config, built); !added) return added.failure();
+    if (const status enough = check_memory(config, built); !enough) return enough.failure();
+    return built;
 }
 
 }  // namespace moorage::core

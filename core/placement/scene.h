@@ -58,6 +58,7 @@ struct demand_arrays {
 
     uint32_t experts() const { return model_first.back(); }
     moorage_demand view() const;
+    bool is_requested(uint32_t model) const;  // by any home
     bool operator==(const demand_arrays &) const = default;
 };
 

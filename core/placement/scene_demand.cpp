@@ -33,10 +33,10 @@ using statistics_key = std::tuple<uint32_t, uint32_t, uint32_t>;  // workload, m
 
 class demand_builder {
 public:
-    demand_builder(const cluster_config &config, scene &out)
-        : config_(config), out_(out), demand_(out.demand) {
-        for (uint32_t n = 0; n < out.model_names.size(); ++n)
-            model_numbers_.emplace(out.model_names[n], n);
+    demand_builder(const cluster_config &config, scene &scene)
+        : config_(config), scene_(scene), demand_(scene.demand) {
+        for (uint32_t n = 0; n < scene.model_names.size(); ++n)
+            model_numbers_.emplace(scene.model_names[n], n);
     }
     status build();
     // Only tokens, batches and models of the homes.
@@ -57,15 +57,15 @@ private:
     void fill_frequencies(uint32_t home);
     void fill_holds();
     bool trace_fits(uint32_t workload, uint32_t model) const {
-        return files_[workload].routing && fits(*files_[workload].routing, out_.shapes[model]);
+        return files_[workload].routing && fits(*files_[workload].routing, scene_.shapes[model]);
     }
     bool frequency_fits(uint32_t workload, uint32_t model) const {
-        return files_[workload].frequency && files_[workload].frequency->fits(out_.shapes[model]);
+        return files_[workload].frequency && files_[workload].frequency->fits(scene_.shapes[model]);
     }
     uint32_t model_number(const std::string &name) const { return model_numbers_.at(name); }
 
     const cluster_config &config_;
-    scene &out_;
+    scene &scene_;
     demand_arrays &demand_;
     std::map<std::string, uint32_t> model_numbers_;
     std::vector<workload_files> files_;
@@ -95,15 +95,15 @@ status demand_builder::open_files() {
             files.frequency = std::move(*opened);
         }
         if (!workload.arrivals.empty()) {
-            const result<std::vector<arrival>> all = read_arrivals(workload.arrivals);
-            if (!all)
+            const result<std::vector<arrival>> arrivals = read_arrivals(workload.arrivals);
+            if (!arrivals)
                 return wrong(format("{}: [[cluster.workloads]] {}: {}", workload.place,
-                                    workload.name, all.failure().text));
-            const double span = all->back().at_s - all->front().at_s;
-            const double gaps = static_cast<double>(all->size() - 1);
+                                    workload.name, arrivals.failure().text));
+            const double span = arrivals->back().at_s - arrivals->front().at_s;
+            const double gaps = static_cast<double>(arrivals->size() - 1);
             // n requests have n - 1 gaps. A single request gives no rate.
             const double mean_s = span > 0 ? span / gaps : 0;
-            set_rates(*all, mean_s, files);
+            set_rates(*arrivals, mean_s, files);
         } else if (workload.poisson_s > 0 || workload.output_tokens > 0) {
             set_rates(requests_of(workload, files), workload.poisson_s, files);
         }
@@ -114,17 +114,17 @@ status demand_builder::open_files() {
 // The requests with lengths from the workload and its trace.
 std::vector<arrival> demand_builder::requests_of(const cluster_workload &workload,
                                                  const workload_files &files) const {
-    std::vector<arrival> all;
+    std::vector<arrival> requests;
     if (files.routing)
         for (const uint64_t request : files.requests) {
             const auto offsets = files.routing->request_offsets();
-            all.push_back({0, workload.input_tokens, workload.output_tokens});
+            requests.push_back({0, workload.input_tokens, workload.output_tokens});
             complete_lengths(static_cast<uint32_t>(offsets[request + 1] - offsets[request]),
-                             all.back());
+                             requests.back());
         }
     else
-        all.push_back({0, workload.input_tokens, workload.output_tokens});
-    return all;
+        requests.push_back({0, workload.input_tokens, workload.output_tokens});
+    return requests;
 }
 
 // Sets rate, batch and passes of one token from the lengths of requests, which arrive every
@@ -132,11 +132,11 @@ std::vector<arrival> demand_builder::requests_of(const cluster_workload &workloa
 void demand_builder::set_rates(std::vector<arrival> requests, double mean_s,
                                workload_files &files) const {
     double tokens = 0, passes = 0, singles = 0;
-    for (arrival &one : requests) {
-        complete_lengths(0, one);
-        tokens += static_cast<double>(one.input_tokens) + (one.output_tokens - 1.0);
-        passes += static_cast<double>(passes_of(one));
-        singles += (one.output_tokens - 1.0) + (one.input_tokens == 1);
+    for (arrival &request : requests) {
+        complete_lengths(0, request);
+        tokens += static_cast<double>(request.input_tokens) + (request.output_tokens - 1.0);
+        passes += static_cast<double>(passes_of(request));
+        singles += (request.output_tokens - 1.0) + (request.input_tokens == 1);
     }
     files.batch = std::max(tokens / passes, 1.0);
     files.single_share = singles / passes;
@@ -162,7 +162,7 @@ status demand_builder::check_fits() const {
             }
             if (workload.zipf >= 0 && (fitting > 0 || name != workload.models.back().first))
                 continue;
-            const model_shape &shape = out_.shapes[model];
+            const model_shape &shape = scene_.shapes[model];
             return wrong(format(
                 "{}: [[cluster.workloads]] {}: {} has {} MoE layers, {} experts and top-{}, but "
                 "model {} has {}, {} and top-{}; choose models that fit{}",
@@ -186,7 +186,7 @@ void demand_builder::add_home_models(uint32_t home, const std::string &name, uin
     while (w < config_.workloads.size() && config_.workloads[w].name != name) ++w;
     if (w == config_.workloads.size()) return;
     const cluster_workload &workload = config_.workloads[w];
-    out_.home_workload[home] = w;
+    scene_.home_workload[home] = w;
     shuffle_[home] = workload.per_user ? ordinal + 1 : 0;
     demand_.home_tokens_per_s[home] = files_[w].tokens_per_s;
     demand_.home_batch[home] = files_[w].batch;
@@ -199,8 +199,8 @@ void demand_builder::add_home_models(uint32_t home, const std::string &name, uin
     random_stream random(workload.model_seed, ordinal);
     std::vector<uint32_t> order(workload.models.size());
     for (uint32_t n = 0; n < order.size(); ++n) order[n] = model_number(workload.models[n].first);
-    for (size_t at = 0; at + 1 < order.size(); ++at)
-        std::swap(order[at], order[at + random.below(order.size() - at)]);
+    for (size_t index = 0; index + 1 < order.size(); ++index)
+        std::swap(order[index], order[index + random.below(order.size() - index)]);
     const uint32_t least = workload.models_per_user_min;
     order.resize(least + random.below(workload.models_per_user_max - least + 1));
     double total = 0;
@@ -211,13 +211,13 @@ void demand_builder::add_home_models(uint32_t home, const std::string &name, uin
 }
 
 void demand_builder::add_homes() {
-    const uint32_t homes = out_.cluster.homes;
+    const uint32_t homes = scene_.cluster.homes;
     demand_.homes = homes;
     demand_.home_tokens_per_s.assign(homes, 0.0);
     demand_.home_batch.assign(homes, 1.0);
     demand_.home_single_share.assign(homes, 1.0);
     demand_.home_model.assign(size_t{homes} * demand_.models, 0.0);
-    out_.home_workload.assign(homes, no_workload);
+    scene_.home_workload.assign(homes, no_workload);
     shuffle_.assign(homes, 0);
     std::map<std::string, uint32_t> ordinals;  // homes of each workload so far
     for (uint32_t home = 0; home < homes; ++home) {
@@ -237,23 +237,24 @@ result<activation> demand_builder::statistics_of(const statistics_key &key,
         return trace_activation(*files_[w].routing, files_[w].requests, groups);
     if (frequency_fits(w, model)) return files_[w].frequency->read(workload.domains);
     const uint64_t stream = uint64_t{shuffle} << 32 | model;
-    return draw_activation(out_.shapes[model], {workload.zipf, workload.draw_seed, stream, groups});
+    return draw_activation(scene_.shapes[model],
+                           {workload.zipf, workload.draw_seed, stream, groups});
 }
 
 status demand_builder::add_statistics(uint32_t groups_max) {
     statistics_.clear();
     has_groups_ = groups_max > 0;
     for (uint32_t home = 0; home < demand_.homes; ++home) {
-        const uint32_t workload = out_.home_workload[home];
+        const uint32_t workload = scene_.home_workload[home];
         if (workload == no_workload) continue;
         for (uint32_t model = 0; model < demand_.models; ++model) {
             if (demand_.home_model[size_t{home} * demand_.models + model] == 0) continue;
             const statistics_key key{workload, model, shuffle_[home]};
             if (statistics_.contains(key)) continue;
-            result<activation> made = statistics_of(key, groups_max);
-            if (!made) return made.failure();
-            has_groups_ = has_groups_ && made->has_groups();
-            statistics_.emplace(key, std::move(*made));
+            result<activation> statistics = statistics_of(key, groups_max);
+            if (!statistics) return statistics.failure();
+            has_groups_ = has_groups_ && statistics->has_groups();
+            statistics_.emplace(key, std::move(*statistics));
         }
     }
     return success();
@@ -263,7 +264,8 @@ uint64_t demand_builder::count_calls() const {
     uint64_t calls = 0;
     for (uint32_t home = 0; home < demand_.homes; ++home)
         for (uint32_t model = 0; model < demand_.models; ++model) {
-            const auto found = statistics_.find({out_.home_workload[home], model, shuffle_[home]});
+            const auto found =
+                statistics_.find({scene_.home_workload[home], model, shuffle_[home]});
             if (found != statistics_.end() &&
                 demand_.home_model[size_t{home} * demand_.models + model] > 0)
                 calls += found->second.share.size();
@@ -274,17 +276,18 @@ uint64_t demand_builder::count_calls() const {
 // Fills the pool of groups: each of the statistics adds its groups once.
 void demand_builder::fill_groups() {
     demand_.group_first.push_back(0);
-    for (const auto &[key, one] : statistics_) {
+    for (const auto &[key, statistics] : statistics_) {
         const uint32_t model = std::get<1>(key);
         const uint32_t top_k = demand_.model_top_k[model];
         group_offset_[key] = demand_.group_first.size() - 1;
         for (uint32_t layer = 0; layer < demand_.model_layers[model]; ++layer) {
             const uint32_t first =
                 demand_.model_first[model] + layer * demand_.model_experts[model];
-            for (uint64_t group = one.layer_group[layer]; group < one.layer_group[layer + 1];
-                 ++group) {
+            for (uint64_t group = statistics.layer_group[layer];
+                 group < statistics.layer_group[layer + 1]; ++group) {
                 for (uint32_t n = 0; n < top_k; ++n)
-                    demand_.group_experts.push_back(first + one.group_experts[group * top_k + n]);
+                    demand_.group_experts.push_back(first +
+                                                    statistics.group_experts[group * top_k + n]);
                 demand_.group_first.push_back(demand_.group_experts.size());
             }
         }
@@ -298,16 +301,16 @@ void demand_builder::fill_frequencies(uint32_t home) {
     for (uint32_t model = 0; model < demand_.models; ++model) {
         const double share = demand_.home_model[size_t{home} * demand_.models + model];
         if (share == 0) continue;
-        const statistics_key key{out_.home_workload[home], model, shuffle_[home]};
-        const activation &one = statistics_.at(key);
+        const statistics_key key{scene_.home_workload[home], model, shuffle_[home]};
+        const activation &statistics = statistics_.at(key);
         if (!has_groups_) {
-            for (size_t n = 0; n < one.frequency.size(); ++n)
-                row[demand_.model_first[model] + n] = share * one.frequency[n];
+            for (size_t n = 0; n < statistics.frequency.size(); ++n)
+                row[demand_.model_first[model] + n] = share * statistics.frequency[n];
             continue;
         }
         const uint64_t offset = group_offset_.at(key);
-        for (uint64_t group = 0; group < one.share.size(); ++group) {
-            const double of_home = share * one.share[group];
+        for (uint64_t group = 0; group < statistics.share.size(); ++group) {
+            const double of_home = share * statistics.share[group];
             demand_.call_group.push_back(static_cast<uint32_t>(offset + group));
             demand_.call_share.push_back(of_home);
             for (uint64_t n = demand_.group_first[offset + group];
@@ -336,8 +339,9 @@ void demand_builder::fill_holds() {
                     asked.push_back(n);
         const size_t held = std::min<size_t>(config_.users[user].local_experts, asked.size());
         std::partial_sort(asked.begin(), asked.begin() + static_cast<ptrdiff_t>(held), asked.end(),
-                          [row](uint32_t one, uint32_t other) {
-                              return row[one] != row[other] ? row[one] > row[other] : one < other;
+                          [row](uint32_t left, uint32_t right) {
+                              return row[left] != row[right] ? row[left] > row[right]
+                                                             : left < right;
                           });
         for (size_t n = 0; n < held; ++n) demand_.home_holds[home * experts + asked[n]] = 1;
     }
@@ -380,12 +384,12 @@ status demand_builder::build() {
 
 }  // namespace
 
-status add_demand(const cluster_config &config, scene &out) {
-    return demand_builder(config, out).build();
+status add_demand(const cluster_config &config, scene &scene) {
+    return demand_builder(config, scene).build();
 }
 
-status add_rates(const cluster_config &config, scene &out) {
-    return demand_builder(config, out).rates();
+status add_rates(const cluster_config &config, scene &scene) {
+    return demand_builder(config, scene).rates();
 }
 
 }  // namespace moorage::core

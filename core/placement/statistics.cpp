@@ -15,14 +15,15 @@ constexpr double half_lives_max = 64, ln_2 = 0.69314718055994530942;
 
 }  // namespace
 
-activation_window::activation_window(const demand_arrays &of, double half_life_s, uint64_t start_ns)
-    : homes_(of.homes),
-      experts_(of.experts()),
+activation_window::activation_window(const demand_arrays &demand, double half_life_s,
+                                     uint64_t start_ns)
+    : homes_(demand.homes),
+      experts_(demand.experts()),
       half_life_ns_(half_life_s * 1e9),
       start_ns_(start_ns),
       origin_ns_(static_cast<double>(start_ns)),
       weight_ns_(start_ns),
-      counts_(uint64_t{of.homes} * of.experts(), 0.0) {
+      counts_(uint64_t{demand.homes} * demand.experts(), 0.0) {
     assert(half_life_s > 0);
 }
 
@@ -46,34 +47,36 @@ void activation_window::set_weight(uint64_t now_ns) {
     weight_ = weight_at(now_ns);
 }
 
-void activation_window::fill(demand_arrays &out, uint64_t now_ns) const {
-    assert(out.homes == homes_ && out.experts() == experts_);
+void activation_window::fill(demand_arrays &demand, uint64_t now_ns) const {
+    assert(demand.homes == homes_ && demand.experts() == experts_);
     const double weight = weight_at(now_ns);
     const double elapsed =
         now_ns > start_ns_ ? static_cast<double>(now_ns - start_ns_) / half_life_ns_ : 0;
     const double span_s = half_life_ns_ * 1e-9 / ln_2 * (1 - portable_exp(-elapsed * ln_2));
-    out.window_s = span_s;
+    demand.window_s = span_s;
     for (uint32_t home = 0; home < homes_; ++home) {
         const double *counts = &counts_[uint64_t{home} * experts_];
-        std::vector<double> tokens(out.models, 0.0);
-        double all = 0;
-        for (uint32_t model = 0; model < out.models; ++model) {
-            for (uint32_t n = out.model_first[model]; n < out.model_first[model + 1]; ++n)
+        std::vector<double> tokens(demand.models, 0.0);
+        double token_sum = 0;
+        for (uint32_t model = 0; model < demand.models; ++model) {
+            for (uint32_t n = demand.model_first[model]; n < demand.model_first[model + 1]; ++n)
                 tokens[model] += counts[n];
-            tokens[model] /= double{1} * out.model_layers[model] * out.model_top_k[model];
-            all += tokens[model];
+            tokens[model] /= double{1} * demand.model_layers[model] * demand.model_top_k[model];
+            token_sum += tokens[model];
         }
-        for (uint32_t model = 0; model < out.models; ++model)
-            out.home_model[uint64_t{home} * out.models + model] = all > 0 ? tokens[model] / all : 0;
+        for (uint32_t model = 0; model < demand.models; ++model)
+            demand.home_model[uint64_t{home} * demand.models + model] =
+                token_sum > 0 ? tokens[model] / token_sum : 0;
         for (uint32_t n = 0; n < experts_; ++n)
-            out.frequency[uint64_t{home} * experts_ + n] = all > 0 ? counts[n] / all : 0;
-        out.home_tokens_per_s[home] = span_s > 0 ? all / weight / span_s : 0;
+            demand.frequency[uint64_t{home} * experts_ + n] =
+                token_sum > 0 ? counts[n] / token_sum : 0;
+        demand.home_tokens_per_s[home] = span_s > 0 ? token_sum / weight / span_s : 0;
     }
-    out.home_first_call.clear();
-    out.call_group.clear();
-    out.call_share.clear();
-    out.group_first.clear();
-    out.group_experts.clear();
+    demand.home_first_call.clear();
+    demand.call_group.clear();
+    demand.call_share.clear();
+    demand.group_first.clear();
+    demand.group_experts.clear();
 }
 
 }  // namespace moorage::core

@@ -18,9 +18,9 @@ namespace moorage::core {
 
 class activation_window {
 public:
-    // `of` gives the numbers of homes, models and experts. No event is before `start_ns`. Requires:
-    // half_life_s > 0.
-    activation_window(const demand_arrays &of, double half_life_s, uint64_t start_ns = 0);
+    // `demand` gives the numbers of homes, models and experts. No event is before `start_ns`.
+    // Requires: half_life_s > 0.
+    activation_window(const demand_arrays &demand, double half_life_s, uint64_t start_ns = 0);
 
     // Adds tokens of a home that chose an expert, given by its number. Times may be out of order.
     // Requires: home and expert in range.
@@ -32,7 +32,7 @@ public:
     // of experts are not counted. A home without activations gets zeros. The tokens of a model are
     // its activations / (layers * top_k). Rates are per time that the weights sum up to: half_life
     // / ln 2 in the long run, and the time since the start at first.
-    void fill(demand_arrays &out, uint64_t now_ns) const;
+    void fill(demand_arrays &demand, uint64_t now_ns) const;
 
 private:
     void set_weight(uint64_t now_ns);

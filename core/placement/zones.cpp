@@ -12,10 +12,10 @@ namespace moorage::core {
 namespace {
 
 // The first device of each server, and one past the last.
-std::vector<uint32_t> first_devices(const cluster_arrays &of) {
-    std::vector<uint32_t> first(of.servers + 1, 0);
-    for (const uint32_t server : of.device_server) ++first[server + 1];
-    for (uint32_t n = 0; n < of.servers; ++n) first[n + 1] += first[n];
+std::vector<uint32_t> first_devices(const cluster_arrays &cluster) {
+    std::vector<uint32_t> first(cluster.servers + 1, 0);
+    for (const uint32_t server : cluster.device_server) ++first[server + 1];
+    for (uint32_t n = 0; n < cluster.servers; ++n) first[n + 1] += first[n];
     return first;
 }
 
@@ -25,20 +25,21 @@ cluster_config zone_config(const cluster_config &config, uint32_t zone, uint32_t
     for (size_t n = zone; n < config.servers.size(); n += zones)
         part.servers.push_back(config.servers[n]);
     part.place = format("{}: zone {} of {}", config.place, zone + 1, zones);
-    for (cluster_workload &one : part.workloads) {
+    for (cluster_workload &workload : part.workloads) {
         // Above 64 servers the latency does not use sets (moorage/latency.hpp), which take most of
         // the memory.
-        if (part.servers.size() > 64) one.groups_max = 0;
+        if (part.servers.size() > 64) workload.groups_max = 0;
         // Homes of different zones must not draw the same values.
-        if (one.per_user) one.draw_seed += zone;
-        if (one.models_per_user_max > 0) one.model_seed += zone;
+        if (workload.per_user) workload.draw_seed += zone;
+        if (workload.models_per_user_max > 0) workload.model_seed += zone;
     }
     return part;
 }
 
 bool alike(const cluster_server &a, const cluster_server &b) {
-    const bool placed = a.at.has_value() == b.at.has_value() &&
-                        (!a.at || (a.at->x == b.at->x && a.at->y == b.at->y));
+    const bool placed =
+        a.location.has_value() == b.location.has_value() &&
+        (!a.location || (a.location->x == b.location->x && a.location->y == b.location->y));
     return placed && a.gpus == b.gpus && a.flops == b.flops &&
            a.expert_memory_bytes == b.expert_memory_bytes &&
            a.expert_memory_share == b.expert_memory_share && a.host_experts == b.host_experts &&
@@ -64,7 +65,7 @@ bool alike(const cluster_config &a, const cluster_config &b) {
             a.workloads[w].model_seed != b.workloads[w].model_seed)
             return false;
     return std::all_of(a.links.begin(), a.links.end(), [&](const cluster_link &link) {
-        return alike(link.from, a, b) && alike(link.to, a, b);
+        return alike(link.source, a, b) && alike(link.target, a, b);
     });
 }
 
@@ -72,36 +73,37 @@ bool alike(const cluster_config &a, const cluster_config &b) {
 class joined_figures {
 public:
     explicit joined_figures(const scene &whole) : tokens_per_s_(whole.demand.home_tokens_per_s) {
-        all_.home_token_s.resize(tokens_per_s_.size());
-        all_.home_local_ratio.resize(tokens_per_s_.size(), 1);
+        joined_.home_token_s.resize(tokens_per_s_.size());
+        joined_.home_local_ratio.resize(tokens_per_s_.size(), 1);
     }
     void add(const latency_figures &zone, uint32_t first, uint32_t stride) {
         double tokens_per_s = 0;
         for (uint32_t h = 0; h < zone.home_token_s.size(); ++h) {
             const uint32_t home = first + h * stride;
-            all_.home_token_s[home] = zone.home_token_s[h];
-            all_.home_local_ratio[home] = zone.home_local_ratio[h];
+            joined_.home_token_s[home] = zone.home_token_s[h];
+            joined_.home_local_ratio[home] = zone.home_local_ratio[h];
             tokens_per_s += tokens_per_s_[home];
         }
         token_s_ += tokens_per_s * zone.token_s, empty_s_ += tokens_per_s * zone.empty_s;
         batch_token_s_ += tokens_per_s * zone.batch_token_s;
         asked_per_s_ += tokens_per_s;
-        all_.calls_per_s += zone.calls_per_s;
-        all_.remote_calls_per_s += zone.remote_calls_per_s;
-        all_.absent += zone.absent;
+        joined_.calls_per_s += zone.calls_per_s;
+        joined_.remote_calls_per_s += zone.remote_calls_per_s;
+        joined_.absent += zone.absent;
     }
     latency_figures joined() {
         if (asked_per_s_ > 0)
-            all_.token_s = token_s_ / asked_per_s_, all_.empty_s = empty_s_ / asked_per_s_;
-        if (asked_per_s_ > 0) all_.batch_token_s = batch_token_s_ / asked_per_s_;
-        all_.saved_s = all_.empty_s - all_.token_s;
-        if (all_.calls_per_s > 0) all_.local_ratio = 1 - all_.remote_calls_per_s / all_.calls_per_s;
-        return std::move(all_);
+            joined_.token_s = token_s_ / asked_per_s_, joined_.empty_s = empty_s_ / asked_per_s_;
+        if (asked_per_s_ > 0) joined_.batch_token_s = batch_token_s_ / asked_per_s_;
+        joined_.saved_s = joined_.empty_s - joined_.token_s;
+        if (joined_.calls_per_s > 0)
+            joined_.local_ratio = 1 - joined_.remote_calls_per_s / joined_.calls_per_s;
+        return std::move(joined_);
     }
 
 private:
     const std::vector<double> &tokens_per_s_;  // [homes]
-    latency_figures all_;
+    latency_figures joined_;
     double token_s_ = 0, empty_s_ = 0, batch_token_s_ = 0, asked_per_s_ = 0;
 };
 
@@ -119,9 +121,9 @@ std::vector<uint32_t> devices_of_zone(const scene &whole, uint32_t zone, uint32_
 
 uint32_t zones_of(const cluster_config &config) {
     const auto servers = static_cast<uint32_t>(config.servers.size());
-    uint32_t each = config.zone_servers;
-    if (each == 0) each = servers <= zone_servers_max ? servers : zone_servers_default;
-    return (servers + each - 1) / each;
+    uint32_t zone_size = config.zone_servers;
+    if (zone_size == 0) zone_size = servers <= zone_servers_max ? servers : zone_servers_default;
+    return (servers + zone_size - 1) / zone_size;
 }
 
 result<scene> make_outline(const cluster_config &config, const std::filesystem::path &base) {
@@ -131,28 +133,28 @@ result<scene> make_outline(const cluster_config &config, const std::filesystem::
                             "and no [placement] zone_servers",
                             config.place, config.servers.size(), zone_servers_max),
                      true};
-    scene made;
-    if (const status added = add_models(config, base, made); !added) return added.failure();
-    if (const status added = add_devices(config, base, made); !added) return added.failure();
-    if (const status added = add_homes(config, made); !added) return added.failure();
+    scene outline;
+    if (const status added = add_models(config, base, outline); !added) return added.failure();
+    if (const status added = add_devices(config, base, outline); !added) return added.failure();
+    if (const status added = add_homes(config, outline); !added) return added.failure();
     // Tells that the whole cluster has a cloud, without its rates.
-    if (config.cloud) made.cluster.cloud_s.assign(1, config.cloud->latency_s);
-    if (const status added = add_rates(config, made); !added) return added.failure();
-    return made;
+    if (config.cloud) outline.cluster.cloud_s.assign(1, config.cloud->latency_s);
+    if (const status added = add_rates(config, outline); !added) return added.failure();
+    return outline;
 }
 
-std::vector<uint32_t> leading_zones(const cluster_config &config, zone_plans how) {
+std::vector<uint32_t> leading_zones(const cluster_config &config, zone_plans mode) {
     const uint32_t zones = zones_of(config);
     std::vector<uint32_t> leading;
     std::vector<std::pair<uint32_t, cluster_config>> known;
     for (uint32_t zone = 0; zone < zones; ++zone) {
         leading.push_back(zone);
-        if (how == zone_plans::each) continue;
+        if (mode == zone_plans::each) continue;
         cluster_config part = zone_config(config, zone, zones);
-        const auto at = std::ranges::find_if(
-            known, [&](const auto &each) { return alike(each.second, part); });
-        if (at != known.end())
-            leading.back() = at->first;
+        const auto found = std::ranges::find_if(
+            known, [&](const auto &entry) { return alike(entry.second, part); });
+        if (found != known.end())
+            leading.back() = found->first;
         else
             known.emplace_back(zone, std::move(part));
     }
@@ -168,36 +170,38 @@ result<scene> make_zone(const cluster_config &config, const std::filesystem::pat
 zoned_plan join_zones(const scene &whole, std::span<const zoned_plan> zones,
                       std::span<const uint32_t> leading) {
     const auto count = static_cast<uint32_t>(zones.size());
-    zoned_plan all;
+    zoned_plan joined;
     joined_figures figures(whole);
     for (uint32_t zone = 0; zone < count; ++zone) {
-        const zoned_plan &of = zones[leading[zone]];
-        figures.add(of.figures, zone, count);
+        const zoned_plan &leader = zones[leading[zone]];
+        figures.add(leader.figures, zone, count);
         const std::vector<uint32_t> devices = devices_of_zone(whole, zone, count);
-        for (const moorage_copy &copy : of.made.copies)
-            all.made.copies.push_back({copy.expert, devices[copy.device]});
-        if (leading[zone] == zone) all.made.seconds += of.made.seconds;
-        all.made.policy = of.made.policy;
+        for (const moorage_copy &copy : leader.placement.copies)
+            joined.placement.copies.push_back({copy.expert, devices[copy.device]});
+        if (leading[zone] == zone) joined.placement.seconds += leader.placement.seconds;
+        joined.placement.policy = leader.placement.policy;
     }
-    std::sort(all.made.copies.begin(), all.made.copies.end(),
+    std::sort(joined.placement.copies.begin(), joined.placement.copies.end(),
               [](const moorage_copy &a, const moorage_copy &b) {
                   return a.expert != b.expert ? a.expert < b.expert : a.device < b.device;
               });
-    all.made.facts.push_back({"zones", static_cast<double>(count)});
-    all.figures = figures.joined();
-    return all;
+    joined.placement.facts.push_back({"zones", static_cast<double>(count)});
+    joined.figures = figures.joined();
+    return joined;
 }
 
-plan plan_of_zone(const cluster_config &config, const scene &whole, const plan &made,
+plan plan_of_zone(const cluster_config &config, const scene &whole, const plan &whole_plan,
                   uint32_t zone) {
     constexpr uint32_t elsewhere = UINT32_MAX;
-    std::vector<uint32_t> own(whole.cluster.devices(), elsewhere);  // by the zone's numbers
+    std::vector<uint32_t> device_in_zone(whole.cluster.devices(),
+                                         elsewhere);  // by the zone's numbers
     const std::vector<uint32_t> devices = devices_of_zone(whole, zone, zones_of(config));
-    for (uint32_t d = 0; d < devices.size(); ++d) own[devices[d]] = d;
+    for (uint32_t d = 0; d < devices.size(); ++d) device_in_zone[devices[d]] = d;
     plan part;
-    part.policy = made.policy;
-    for (const moorage_copy &copy : made.copies)
-        if (own[copy.device] != elsewhere) part.copies.push_back({copy.expert, own[copy.device]});
+    part.policy = whole_plan.policy;
+    for (const moorage_copy &copy : whole_plan.copies)
+        if (device_in_zone[copy.device] != elsewhere)
+            part.copies.push_back({copy.expert, device_in_zone[copy.device]});
     return part;
 }
 

@@ -9,7 +9,7 @@
 //
 //   const std::vector<uint32_t> leading = leading_zones(cluster, zone_plans::of_scenes);
 //   for (zone z with leading[z] == z) plans[z] = planned(*make_zone(cluster, base, z));
-//   zoned_plan made = join_zones(whole, plans, leading);
+//   zoned_plan joined = join_zones(whole, plans, leading);
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ uint32_t zones_of(const cluster_config &config);
 result<scene> make_outline(const cluster_config &config, const std::filesystem::path &base);
 
 struct zoned_plan {
-    plan made;
+    plan placement;
     latency_figures figures;
 };
 
@@ -42,7 +42,7 @@ struct zoned_plan {
 // each: it also depends on the zone's number.
 enum class zone_plans { of_scenes, each };
 // [zones] The zone whose plan each zone uses: itself, or the first one with an equal scene.
-std::vector<uint32_t> leading_zones(const cluster_config &config, zone_plans how);
+std::vector<uint32_t> leading_zones(const cluster_config &config, zone_plans mode);
 
 // If there is only one zone: the cluster itself.
 result<scene> make_zone(const cluster_config &config, const std::filesystem::path &base,
@@ -55,7 +55,7 @@ zoned_plan join_zones(const scene &whole, std::span<const zoned_plan> zones,
                       std::span<const uint32_t> leading);
 
 // The zone's part of a plan of the whole, with the zone's numbers.
-plan plan_of_zone(const cluster_config &config, const scene &whole, const plan &made,
+plan plan_of_zone(const cluster_config &config, const scene &whole, const plan &whole_plan,
                   uint32_t zone);
 
 }  // namespace moorage::core

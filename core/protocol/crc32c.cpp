@@ -32,14 +32,14 @@ constexpr size_t stretch_bytes = 512;
 // them.
 using moves = std::array<std::array<uint32_t, 256>, 4>;
 constexpr moves make_moves() {
-    moves all{};
+    moves effects{};
     for (uint32_t bit = 0; bit < 32; ++bit) {
         uint32_t sum = uint32_t{1} << bit;
         for (size_t i = 0; i < stretch_bytes; ++i) sum = sum >> 8 ^ table[sum & 0xff];
         for (uint32_t value = 0; value < 256; ++value)
-            if (value >> bit % 8 & 1) all[bit / 8][value] ^= sum;
+            if (value >> bit % 8 & 1) effects[bit / 8][value] ^= sum;
     }
-    return all;
+    return effects;
 }
 constexpr moves over_stretch = make_moves();
 
@@ -48,49 +48,50 @@ uint64_t moved(uint64_t sum) {
            over_stretch[2][sum >> 16 & 0xff] ^ over_stretch[3][sum >> 24 & 0xff];
 }
 
-uint64_t word_at(const std::byte *at) {
+uint64_t word_at(const std::byte *position) {
     uint64_t word;
-    std::memcpy(&word, at, sizeof(word));
+    std::memcpy(&word, position, sizeof(word));
     return word;
 }
 
 [[gnu::target("sse4.2")]] uint32_t by_instruction(std::span<const std::byte> bytes,
-                                                  uint32_t before) {
-    uint64_t sum = ~before;
-    const std::byte *at = bytes.data();
+                                                  uint32_t previous) {
+    uint64_t sum = ~previous;
+    const std::byte *position = bytes.data();
     size_t left = bytes.size();
-    for (; left >= 3 * stretch_bytes; left -= 3 * stretch_bytes, at += 3 * stretch_bytes) {
+    for (; left >= 3 * stretch_bytes; left -= 3 * stretch_bytes, position += 3 * stretch_bytes) {
         uint64_t second = 0, third = 0;
         for (size_t i = 0; i < stretch_bytes; i += 8) {
-            sum = __builtin_ia32_crc32di(sum, word_at(at + i));
-            second = __builtin_ia32_crc32di(second, word_at(at + stretch_bytes + i));
-            third = __builtin_ia32_crc32di(third, word_at(at + 2 * stretch_bytes + i));
+            sum = __builtin_ia32_crc32di(sum, word_at(position + i));
+            second = __builtin_ia32_crc32di(second, word_at(position + stretch_bytes + i));
+            third = __builtin_ia32_crc32di(third, word_at(position + 2 * stretch_bytes + i));
         }
         sum = moved(moved(sum) ^ second) ^ third;
     }
-    for (; left >= 8; left -= 8, at += 8) sum = __builtin_ia32_crc32di(sum, word_at(at));
+    for (; left >= 8; left -= 8, position += 8)
+        sum = __builtin_ia32_crc32di(sum, word_at(position));
     auto narrow = static_cast<uint32_t>(sum);
-    for (; left != 0; --left, ++at)
-        narrow = __builtin_ia32_crc32qi(narrow, std::to_integer<uint8_t>(*at));
+    for (; left != 0; --left, ++position)
+        narrow = __builtin_ia32_crc32qi(narrow, std::to_integer<uint8_t>(*position));
     return ~narrow;
 }
 #endif
 
 }  // namespace
 
-uint32_t crc32c_by_table(std::span<const std::byte> bytes, uint32_t before) {
-    uint32_t sum = ~before;
-    for (const std::byte one : bytes)
-        sum = sum >> 8 ^ table[(sum ^ std::to_integer<uint32_t>(one)) & 0xff];
+uint32_t crc32c_by_table(std::span<const std::byte> bytes, uint32_t previous) {
+    uint32_t sum = ~previous;
+    for (const std::byte byte : bytes)
+        sum = sum >> 8 ^ table[(sum ^ std::to_integer<uint32_t>(byte)) & 0xff];
     return ~sum;
 }
 
-uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before) {
+uint32_t crc32c(std::span<const std::byte> bytes, uint32_t previous) {
 #if defined(__x86_64__)
     static const bool has_instruction = __builtin_cpu_supports("sse4.2") != 0;
-    if (has_instruction) return by_instruction(bytes, before);
+    if (has_instruction) return by_instruction(bytes, previous);
 #endif
-    return crc32c_by_table(bytes, before);
+    return crc32c_by_table(bytes, previous);
 }
 
 }  // namespace moorage::core

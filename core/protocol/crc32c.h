@@ -7,10 +7,10 @@
 
 namespace moorage::core {
 
-// The checksum of `bytes`, continued from `before`: crc32c(b, crc32c(a)) is that of a followed by
+// The checksum of `bytes`, continued from `previous`: crc32c(b, crc32c(a)) is that of a followed by
 // b.
-uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before = 0);
+uint32_t crc32c(std::span<const std::byte> bytes, uint32_t previous = 0);
 // The same by a table, for processors without the instruction.
-uint32_t crc32c_by_table(std::span<const std::byte> bytes, uint32_t before = 0);
+uint32_t crc32c_by_table(std::span<const std::byte> bytes, uint32_t previous = 0);
 
 }  // namespace moorage::core

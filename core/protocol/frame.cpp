@@ -23,9 +23,9 @@ static_assert(std::size(names) == refusal_reasons);
 
 }  // namespace
 
-const char *name_of(refusal_reason why) {
-    const auto at = static_cast<uint32_t>(why);
-    return at < refusal_reasons ? names[at] : "unknown";
+const char *name_of(refusal_reason reason) {
+    const auto index = static_cast<uint32_t>(reason);
+    return index < refusal_reasons ? names[index] : "unknown";
 }
 
 std::string version_text(uint16_t theirs, uint16_t ours) {
@@ -43,41 +43,41 @@ void end_frame(std::vector<std::byte> &message, frame_header header) {
     assert(message.size() >= frame_header_bytes);
     const std::span<const std::byte> body = std::span(message).subspan(frame_header_bytes);
     std::vector<std::byte> head;
-    byte_writer to(head);
-    to.value(magic);
-    to.value(header.version);
-    to.value(static_cast<uint16_t>(header.kind));
-    to.value(header.sender);
-    to.value(crc32c(body));
-    to.value(header.incarnation);
-    to.value(header.epoch);
-    to.value(header.id);
-    to.value(uint64_t{body.size()});
-    to.value(header.request);
-    to.value(uint32_t{0});
-    to.value(crc32c(head));
+    byte_writer writer(head);
+    writer.value(magic);
+    writer.value(header.version);
+    writer.value(static_cast<uint16_t>(header.kind));
+    writer.value(header.sender);
+    writer.value(crc32c(body));
+    writer.value(header.incarnation);
+    writer.value(header.epoch);
+    writer.value(header.id);
+    writer.value(uint64_t{body.size()});
+    writer.value(header.request);
+    writer.value(uint32_t{0});
+    writer.value(crc32c(head));
     std::ranges::copy(head, message.begin());
 }
 
-objection read_frame(std::span<const std::byte> message, frame &out) {
+objection read_frame(std::span<const std::byte> message, frame &parsed) {
     if (message.size() < frame_header_bytes)
         return {refusal_reason::size, format("a message of {} bytes; a header has {}",
                                              message.size(), frame_header_bytes)};
-    byte_reader from(message.first(frame_header_bytes));
-    frame_header &read = out.header;
-    if (from.value<uint32_t>() != magic)
+    byte_reader reader(message.first(frame_header_bytes));
+    frame_header &read = parsed.header;
+    if (reader.value<uint32_t>() != magic)
         return {refusal_reason::not_ours, "what came is no message of a node of moorage"};
-    read.version = from.value<uint16_t>();
-    const auto kind = from.value<uint16_t>();
-    read.sender = from.value<uint32_t>();
-    read.body_crc = from.value<uint32_t>();
-    read.incarnation = from.value<uint64_t>();
-    read.epoch = from.value<uint64_t>();
-    read.id = from.value<uint64_t>();
-    read.body_bytes = from.value<uint64_t>();
-    read.request = from.value<uint64_t>();
-    const auto zero = from.value<uint32_t>();
-    if (from.value<uint32_t>() != crc32c(message.first(checked_bytes)))
+    read.version = reader.value<uint16_t>();
+    const auto kind = reader.value<uint16_t>();
+    read.sender = reader.value<uint32_t>();
+    read.body_crc = reader.value<uint32_t>();
+    read.incarnation = reader.value<uint64_t>();
+    read.epoch = reader.value<uint64_t>();
+    read.id = reader.value<uint64_t>();
+    read.body_bytes = reader.value<uint64_t>();
+    read.request = reader.value<uint64_t>();
+    const auto zero = reader.value<uint32_t>();
+    if (reader.value<uint32_t>() != crc32c(message.first(checked_bytes)))
         return {refusal_reason::checksum, "the header of a message was changed on its way"};
     if (read.version != protocol_version)
         return {refusal_reason::version, version_text(read.version, protocol_version)};
@@ -88,11 +88,11 @@ objection read_frame(std::span<const std::byte> message, frame &out) {
         return {refusal_reason::unexpected,
                 format("a message of kind {}; 1 to {}, 24 and 25 are known", kind, message_kinds)};
     read.kind = static_cast<message_kind>(kind);
-    out.body = message.subspan(frame_header_bytes);
-    if (read.body_bytes != out.body.size())
+    parsed.body = message.subspan(frame_header_bytes);
+    if (read.body_bytes != parsed.body.size())
         return {refusal_reason::size, format("a body of {} bytes where its header says {}",
-                                             out.body.size(), read.body_bytes)};
-    if (crc32c(out.body) != read.body_crc)
+                                             parsed.body.size(), read.body_bytes)};
+    if (crc32c(parsed.body) != read.body_crc)
         return {refusal_reason::checksum, "the body of a message was changed on its way"};
     return {};
 }

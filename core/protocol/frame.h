@@ -86,10 +86,10 @@ enum class refusal_reason : uint32_t {
     unexpected
 };
 constexpr uint32_t refusal_reasons = 15;
-const char *name_of(refusal_reason why);
+const char *name_of(refusal_reason reason);
 
 struct objection {
-    refusal_reason why = refusal_reason::none;
+    refusal_reason reason = refusal_reason::none;
     std::string text;
 };
 
@@ -104,8 +104,8 @@ struct frame {
     frame_header header;
     std::span<const std::byte> body;  // borrowed from the message
 };
-// objection::why is none if `out` is valid.
-objection read_frame(std::span<const std::byte> message, frame &out);
+// objection::reason is none if `parsed` is valid.
+objection read_frame(std::span<const std::byte> message, frame &parsed);
 // "version 3 of the protocol is spoken by the other node, 1 by this one: update this one"
 std::string version_text(uint16_t theirs, uint16_t ours);
 

@@ -5,7 +5,7 @@
 //   end_frame(message, {.kind = message_kind::hello, ...});
 //
 //   call_view asked;
-//   if (const objection wrong = read(frame.body, sizes, asked); wrong.why != refusal_reason::none)
+//   if (const auto found = read(frame.body, sizes, asked); found.reason != refusal_reason::none)
 //
 // Results of reading borrow from the body, which is aligned to 8 bytes. A list is read only after
 // its length was checked against the remaining bytes and the sizes of the model.
@@ -39,7 +39,7 @@ struct greeting {  // body of hello and welcome
 };
 
 struct refusal_view {  // body of refusal, and of failed with the expert concerned
-    refusal_reason why = refusal_reason::none;
+    refusal_reason reason = refusal_reason::none;
     uint32_t layer = no_server, expert = no_server;
     std::string_view text;
 };
@@ -107,37 +107,38 @@ struct tokens_view {
 };
 constexpr uint32_t ask_tokens_max = uint32_t{1} << 20;  // limit of a prompt, and of the new tokens
 
-void write(std::vector<std::byte> &message, const greeting &of);
-void write(std::vector<std::byte> &message, const refusal_view &of);
-void write(std::vector<std::byte> &message, const ping_view &of);
-void write(std::vector<std::byte> &message, const pong_view &of);
-void write(std::vector<std::byte> &message, const statistics_view &of);
-void write(std::vector<std::byte> &message, const weights_range &of);
-void write(std::vector<std::byte> &message, const weights_view &of);
-void write(std::vector<std::byte> &message, const ask_view &of);
-void write(std::vector<std::byte> &message, const tokens_view &of);
+void write(std::vector<std::byte> &message, const greeting &ours);
+void write(std::vector<std::byte> &message, const refusal_view &refusal);
+void write(std::vector<std::byte> &message, const ping_view &ping);
+void write(std::vector<std::byte> &message, const pong_view &pong);
+void write(std::vector<std::byte> &message, const statistics_view &statistics);
+void write(std::vector<std::byte> &message, const weights_range &range);
+void write(std::vector<std::byte> &message, const weights_view &weights);
+void write(std::vector<std::byte> &message, const ask_view &request);
+void write(std::vector<std::byte> &message, const tokens_view &tokens);
 // Space for [rows, hidden] or [pairs, hidden] values, which the caller fills in; the view's own
 // floats are ignored. It moves when anything is appended.
-std::span<float> write(std::vector<std::byte> &message, const call_view &of, uint32_t hidden);
-std::span<float> write(std::vector<std::byte> &message, const reply_view &of, uint32_t hidden);
+std::span<float> write(std::vector<std::byte> &message, const call_view &call, uint32_t hidden);
+std::span<float> write(std::vector<std::byte> &message, const reply_view &reply, uint32_t hidden);
 
 // Sets the times of a message that holds a reply.
 void set_times(std::vector<std::byte> &message, uint32_t queued_us, uint32_t computed_us);
 
-// objection::why is none if `out` is valid.
-objection read(std::span<const std::byte> body, greeting &out);
-objection read(std::span<const std::byte> body, refusal_view &out);
-objection read(std::span<const std::byte> body, ping_view &out);
-objection read(std::span<const std::byte> body, pong_view &out);
-objection read(std::span<const std::byte> body, ask_view &out);
-objection read(std::span<const std::byte> body, tokens_view &out);
-objection read(std::span<const std::byte> body, const peer_sizes &of, statistics_view &out);
-objection read(std::span<const std::byte> body, const peer_sizes &of, weights_range &out);
-objection read(std::span<const std::byte> body, const peer_sizes &of, weights_view &out);
-objection read(std::span<const std::byte> body, const peer_sizes &of, call_view &out);
-objection read(std::span<const std::byte> body, const peer_sizes &of, reply_view &out);
+// objection::reason is none if `theirs` is valid.
+objection read(std::span<const std::byte> body, greeting &theirs);
+objection read(std::span<const std::byte> body, refusal_view &refusal);
+objection read(std::span<const std::byte> body, ping_view &ping);
+objection read(std::span<const std::byte> body, pong_view &pong);
+objection read(std::span<const std::byte> body, ask_view &request);
+objection read(std::span<const std::byte> body, tokens_view &tokens);
+objection read(std::span<const std::byte> body, const peer_sizes &sizes,
+               statistics_view &statistics);
+objection read(std::span<const std::byte> body, const peer_sizes &sizes, weights_range &range);
+objection read(std::span<const std::byte> body, const peer_sizes &sizes, weights_view &weights);
+objection read(std::span<const std::byte> body, const peer_sizes &sizes, call_view &call);
+objection read(std::span<const std::byte> body, const peer_sizes &sizes, reply_view &reply);
 
 // Bytes of the longest call or reply of a model: rows_max rows with `top_k` experts each.
-uint64_t message_bytes_of(const peer_sizes &of, uint32_t top_k);
+uint64_t message_bytes_of(const peer_sizes &sizes, uint32_t top_k);
 
 }  // namespace moorage::core

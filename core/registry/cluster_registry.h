@@ -38,8 +38,8 @@ struct registry_state {
 // How the user of the registry judges the text of a plan: good, nonsense that the leader
 // overwrites, or a plan of another cluster, which is left alone.
 struct plan_opinion {
-    enum class worth : uint8_t { good, nonsense, of_another } is = worth::good;
-    std::string why;  // why it is not good
+    enum class worth : uint8_t { good, nonsense, of_other_cluster } verdict = worth::good;
+    std::string reason;  // why it is not good
 };
 using plan_judge = std::function<plan_opinion(uint64_t epoch, const std::string &text)>;
 
@@ -54,7 +54,7 @@ public:
     virtual ~cluster_registry() = default;
     // Sets the judge, which sees every plan before any of it is used. Without a judge every text is
     // good. Call it before the first turn.
-    void judge_plans(plan_judge judge) { judge_ = std::move(judge); }
+    void set_plan_judge(plan_judge judge) { judge_ = std::move(judge); }
     // Takes in changes and waits for them up to `wait_ns`. True: something has changed. It also
     // keeps the membership alive, so call it at least once a second.
     virtual result<bool> turn(uint64_t wait_ns) = 0;
@@ -70,25 +70,26 @@ public:
     virtual result<bool> lead() = 0;
     // Does this node lead, as far as it knows? If it no longer does, its writes are refused.
     virtual bool leads() const = 0;
-    // Replaces the plan of epoch `before` (0: none) by that of `epoch`. False: `before` is not in
-    // force or this node does not lead, so another node was first. Requires: epoch > before. After
-    // an error the plan may be in force anyway; turn() will tell.
-    virtual result<bool> put_plan(uint64_t before, uint64_t epoch, const std::string &text) = 0;
+    // Replaces the plan of epoch `old_epoch` (0: none) by that of `epoch`. False: `old_epoch` is
+    // not in force or this node does not lead, so another node was first. Requires: epoch >
+    // old_epoch. After an error the plan may be in force anyway; turn() will tell.
+    virtual result<bool> put_plan(uint64_t old_epoch, uint64_t epoch, const std::string &text) = 0;
     // Any node may write a note. The latest one counts.
     virtual status put_note(const std::string &name, const std::string &text) = 0;
     // "etcd at 10.0.0.1:2379", for messages.
-    virtual std::string where() const = 0;
+    virtual std::string location() const = 0;
 
 protected:
     struct plan_seen {
         uint64_t epoch = 0;  // 0: none of it is used
         std::string text;
-        std::string damaged;      // why none is used
-        bool of_another = false;  // then it must not be overwritten
+        std::string damaged;            // why none is used
+        bool of_other_cluster = false;  // then it must not be overwritten
     };
     // Compares the text stored as the plan with what is known. A member accepts no plan that is
     // older than its own.
-    plan_seen judged(const std::string &place, const std::string &whole, bool is_member);
+    plan_seen check_stored_plan(const std::string &place, const std::string &stored_text,
+                                bool is_member);
 
     registry_state state_;
 
@@ -102,11 +103,11 @@ private:
 // They become keys and file names.
 bool is_registry_name(const std::string &name);
 // Refuses text longer than text_bytes_max.
-status check_registry_text(const std::string &what, const std::string &text);
+status check_registry_text(const std::string &subject, const std::string &text);
 
 // A plan as registries store it: the epoch on the first line, then the plan.
 std::string with_epoch(uint64_t epoch, const std::string &text);
 // False: not such a text, or an epoch that is 0 or above epoch_max.
-bool split_epoch(const std::string &whole, uint64_t &epoch, std::string &text);
+bool split_epoch(const std::string &stored_text, uint64_t &epoch, std::string &text);
 
 }  // namespace moorage::core

@@ -13,7 +13,7 @@ namespace moorage::core {
 namespace {
 
 // The gateway has 64-bit integers as texts.
-std::string number(uint64_t of) { return std::to_string(of); }
+std::string decimal(uint64_t number) { return std::to_string(number); }
 
 constexpr const char *members = "members/", *notes = "notes/";
 
@@ -24,13 +24,13 @@ etcd_registry::etcd_registry(std::unique_ptr<etcd_client> etcd, const std::strin
 
 etcd_registry::~etcd_registry() { leave(); }
 
-std::string etcd_registry::where() const { return "etcd at " + etcd_->endpoint(); }
+std::string etcd_registry::location() const { return "etcd at " + etcd_->endpoint(); }
 
 json etcd_registry::put_request(const std::string &key, const std::string &value,
                                 bool leased) const {
-    json made = {{"key", base64(prefix_ + key)}, {"value", base64(value)}};
-    if (leased) made["lease"] = number(lease_);
-    return made;
+    json request = {{"key", base64(prefix_ + key)}, {"value", base64(value)}};
+    if (leased) request["lease"] = decimal(lease_);
+    return request;
 }
 
 // A compare: the key is as it was read. A missing key has revision 0.
@@ -38,13 +38,13 @@ json etcd_registry::unchanged(const std::string &key, const etcd_pair &read) con
     return {{"key", base64(prefix_ + key)},
             {"target", "MOD"},
             {"result", "EQUAL"},
-            {"mod_revision", number(read.mod_revision)}};
+            {"mod_revision", decimal(read.mod_revision)}};
 }
 
 // Losing the lease means losing the membership and the leadership.
 void etcd_registry::lost_lease() {
     lease_ = 0;
-    said_ = false;
+    is_announced_ = false;
     known_ = false;  // if etcd forgot the lease, it may have forgotten more
 }
 
@@ -52,33 +52,33 @@ status etcd_registry::keep_lease() {
     if (name_.empty()) return success();
     const uint64_t now_ns = steady_ns();
     if (lease_ != 0 && now_ns - kept_ns_ >= keep_ns) {
-        const auto said = etcd_->post("/v3/lease/keepalive", {{"ID", number(lease_)}});
-        if (!said) return said.failure();
+        const auto answer = etcd_->post("/v3/lease/keepalive", {{"ID", decimal(lease_)}});
+        if (!answer) return answer.failure();
         kept_ns_ = now_ns;
         // An unknown lease is answered without its time.
-        if (etcd_number(etcd_part(*said, "result"), "TTL") == 0) {
-            log_warning(
-                format("registry: {} has forgotten {}, which says itself again", where(), name_));
+        if (etcd_number(etcd_part(*answer, "result"), "TTL") == 0) {
+            log_warning(format("registry: {} has forgotten {}, which says itself again", location(),
+                               name_));
             lost_lease();
         }
     }
     if (lease_ == 0) {
-        const auto said = etcd_->post("/v3/lease/grant", {{"TTL", number(lease_s)}});
-        if (!said) return said.failure();
-        lease_ = etcd_number(*said, "ID");
-        if (lease_ == 0) return error{where() + ": grants a lease without a number"};
+        const auto answer = etcd_->post("/v3/lease/grant", {{"TTL", decimal(lease_s)}});
+        if (!answer) return answer.failure();
+        lease_ = etcd_number(*answer, "ID");
+        if (lease_ == 0) return error{location() + ": grants a lease without a number"};
         kept_ns_ = now_ns;
     }
-    return said_ ? success() : say();
+    return is_announced_ ? success() : write_member();
 }
 
-status etcd_registry::say() {
+status etcd_registry::write_member() {
     const auto done = etcd_->post("/v3/kv/put", put_request(members + name_, text_, true));
     if (!done) {
         if (done.failure().text.find("lease not found") != std::string::npos) lost_lease();
         return done.failure();
     }
-    said_ = true;
+    is_announced_ = true;
     return success();
 }
 
@@ -92,18 +92,18 @@ status etcd_registry::announce(const std::string &name, const std::string &text)
             log_warning(
                 format("registry: {}: {} is there already; one that has ended is forgotten in {} "
                        "s, a second node of a name is not one",
-                       where(), name, lease_s));
+                       location(), name, lease_s));
     }
     name_ = name;
     text_ = text;
-    said_ = false;
+    is_announced_ = false;
     return keep_lease();
 }
 
 void etcd_registry::leave() {
     // Do not wait for a registry that cannot be reached.
     if (lease_ != 0 && answers_) {
-        const auto ignored = etcd_->post("/v3/lease/revoke", {{"ID", number(lease_)}});
+        const auto ignored = etcd_->post("/v3/lease/revoke", {{"ID", decimal(lease_)}});
         (void)ignored;  // the lease expires by itself
     }
     lost_lease();
@@ -112,20 +112,21 @@ void etcd_registry::leave() {
 
 // Reads all keys at one revision.
 status etcd_registry::read_all() {
-    const auto said = etcd_->post(
+    const auto answer = etcd_->post(
         "/v3/kv/range", {{"key", base64(prefix_)}, {"range_end", base64(behind_prefix(prefix_))}});
-    if (!said) return said.failure();
-    const uint64_t revision = etcd_number(etcd_part(*said, "header"), "revision");
-    if (revision == 0) return error{where() + ": answers without a revision"};
-    const registry_state before = std::exchange(state_, {});
+    if (!answer) return answer.failure();
+    const uint64_t revision = etcd_number(etcd_part(*answer, "header"), "revision");
+    if (revision == 0) return error{location() + ": answers without a revision"};
+    const registry_state old_state = std::exchange(state_, {});
     // Keep the plan even if the registry lost its data.
-    state_.epoch = before.epoch, state_.plan = before.plan, state_.damaged = before.damaged;
+    state_.epoch = old_state.epoch, state_.plan = old_state.plan,
+    state_.damaged = old_state.damaged;
     leader_ = plan_ = {};
     member_leases_.clear();
-    for (const json &one : etcd_part(*said, "kvs"))
-        if (const auto pair = etcd_pair_of(one)) take(*pair, false);
+    for (const json &entry : etcd_part(*answer, "kvs"))
+        if (const auto pair = etcd_pair_of(entry)) take(*pair, false);
     if (plan_.mod_revision == 0) take_plan();
-    changed_ |= !(state_ == before);
+    changed_ |= !(state_ == old_state);
     revision_ = revision;
     known_ = true;
     return success();
@@ -135,56 +136,56 @@ status etcd_registry::follow(bool elsewhere) {
     heard_ns_ = steady_ns();
     return etcd_->watch({{"key", base64(prefix_)},
                          {"range_end", base64(behind_prefix(prefix_))},
-                         {"start_revision", number(revision_ + 1)}},
+                         {"start_revision", decimal(revision_ + 1)}},
                         elsewhere);
 }
 
-void etcd_registry::take(const etcd_pair &of, bool gone) {
-    if (!of.key.starts_with(prefix_)) return;
-    const std::string key = of.key.substr(prefix_.size());
-    const auto list = [&](std::map<std::string, std::string> &all, const char *folder,
+void etcd_registry::take(const etcd_pair &pair, bool gone) {
+    if (!pair.key.starts_with(prefix_)) return;
+    const std::string key = pair.key.substr(prefix_.size());
+    const auto list = [&](std::map<std::string, std::string> &entries, const char *folder,
                           size_t count_max) {
         const std::string name = key.substr(std::string_view(folder).size());
         if (gone)
-            all.erase(name);
-        else if (is_registry_name(name) && of.value.size() <= text_bytes_max &&
-                 (all.size() < count_max || all.contains(name)))
-            all[name] = of.value;
+            entries.erase(name);
+        else if (is_registry_name(name) && pair.value.size() <= text_bytes_max &&
+                 (entries.size() < count_max || entries.contains(name)))
+            entries[name] = pair.value;
     };
-    if (!gone && lease_ != 0 && of.lease != lease_ && key == members + name_ &&
-        std::exchange(other_lease_, of.lease) != of.lease)
+    if (!gone && lease_ != 0 && pair.lease != lease_ && key == members + name_ &&
+        std::exchange(other_lease_, pair.lease) != pair.lease)
         log_warning(format("registry: {}: another node calls itself {}, too; end one of them",
-                           where(), name_));
+                           location(), name_));
     if (key.starts_with(members)) {
         list(state_.members, members, members_max);
         const std::string name = key.substr(std::string_view(members).size());
         member_leases_.erase(name);
-        if (state_.members.contains(name)) member_leases_[name] = of.lease;
+        if (state_.members.contains(name)) member_leases_[name] = pair.lease;
         return;
     }
     if (key.starts_with(notes)) return list(state_.notes, notes, notes_max);
     if (key == "leader") {
-        leader_ = gone ? etcd_pair() : of;
-        state_.leader = gone || !is_registry_name(of.value) ? "" : of.value;
+        leader_ = gone ? etcd_pair() : pair;
+        state_.leader = gone || !is_registry_name(pair.value) ? "" : pair.value;
     } else if (key == "plan") {
-        plan_ = gone ? etcd_pair() : of;
+        plan_ = gone ? etcd_pair() : pair;
         take_plan();
     }
 }
 
 void etcd_registry::take_plan() {
-    std::string before = std::exchange(state_.damaged, "");
+    std::string old_damage = std::exchange(state_.damaged, "");
     plan_stays_ = false;
     if (plan_.mod_revision == 0) return;
-    plan_seen plan =
-        judged(format("{}: {}plan", where(), prefix_), plan_.value, /*is_member=*/!name_.empty());
-    plan_stays_ = plan.damaged.empty() || plan.of_another;
+    plan_seen plan = check_stored_plan(format("{}: {}plan", location(), prefix_), plan_.value,
+                                       /*is_member=*/!name_.empty());
+    plan_stays_ = plan.damaged.empty() || plan.of_other_cluster;
     if (plan.epoch != 0) {
         state_.epoch = plan.epoch, state_.plan = std::move(plan.text);
         return;
     }
     state_.damaged = std::move(plan.damaged);
-    if (state_.damaged != before) log_warning(state_.damaged);
+    if (state_.damaged != old_damage) log_warning(state_.damaged);
 }
 
 // If the stored plan is missing or unusable, the leader writes the plan in force again.
@@ -193,30 +194,30 @@ status etcd_registry::keep_plan() {
     log_warning(
         format("registry: {} has {}; epoch {} of the plan, which is in force, is written there "
                "again",
-               where(), plan_.mod_revision == 0 ? "no plan" : "what is no plan", state_.epoch));
+               location(), plan_.mod_revision == 0 ? "no plan" : "what is no plan", state_.epoch));
     const auto done = write_plan(state_.epoch, state_.plan);
     return done ? success() : status(done.failure());
 }
 
 status etcd_registry::take_line(const std::string &line) {
-    const json whole = parse_etcd(line);
-    if (whole.is_discarded()) return error{where() + ": a watch that is no JSON of etcd"};
-    if (const std::string wrong = etcd_error(whole); !wrong.empty())
-        return error{format("{}: a watch: {}", where(), wrong)};
-    const json &said = etcd_part(whole, "result");
+    const json answer = parse_etcd(line);
+    if (answer.is_discarded()) return error{location() + ": a watch that is no JSON of etcd"};
+    if (const std::string problem = etcd_error(answer); !problem.empty())
+        return error{format("{}: a watch: {}", location(), problem)};
+    const json &update = etcd_part(answer, "result");
     heard_ns_ = steady_ns();
     // A lower revision than the one seen means that etcd lost data or is behind.
-    if (etcd_flag(said, "created"))
-        known_ = etcd_number(etcd_part(said, "header"), "revision") >= revision_;
-    if (etcd_flag(said, "canceled")) {
+    if (etcd_flag(update, "created"))
+        known_ = etcd_number(etcd_part(update, "header"), "revision") >= revision_;
+    if (etcd_flag(update, "canceled")) {
         known_ = false;  // compacted away, or refused: all is read again
-        if (etcd_number(said, "compact_revision") != 0) return error{""};
-        return error{where() + ": gave the watch up"};
+        if (etcd_number(update, "compact_revision") != 0) return error{""};
+        return error{location() + ": gave the watch up"};
     }
-    const registry_state before = state_;
+    const registry_state old_state = state_;
     // The header's revision is etcd's, not the watch's. Only events show how far the watch is.
     uint64_t latest = revision_;
-    for (const json &event : etcd_part(said, "events")) {
+    for (const json &event : etcd_part(update, "events")) {
         const auto pair = etcd_pair_of(etcd_part(event, "kv"));
         if (!pair) continue;
         if (pair->mod_revision <= revision_) continue;
@@ -225,7 +226,7 @@ status etcd_registry::take_line(const std::string &line) {
         take(*pair, type != event.end() && type->is_string() && *type == "DELETE");
     }
     revision_ = latest;
-    changed_ |= !(state_ == before);
+    changed_ |= !(state_ == old_state);
     return success();
 }
 
@@ -268,16 +269,16 @@ result<bool> etcd_registry::take_turn(uint64_t wait_ns) {
     return changed();
 }
 
-// Runs a transaction. True: the compares held and `then` was done.
-result<bool> etcd_registry::decide(const json &compares, const json &then) {
-    const auto said = etcd_->post(
-        "/v3/kv/txn", {{"compare", compares}, {"success", json::array({{{"request_put", then}}})}});
-    if (!said) {
+// Runs a transaction. True: the compares held and `put` was done.
+result<bool> etcd_registry::run_transaction(const json &compares, const json &put) {
+    const auto answer = etcd_->post(
+        "/v3/kv/txn", {{"compare", compares}, {"success", json::array({{{"request_put", put}}})}});
+    if (!answer) {
         known_ = false;  // it may have been done anyway
-        if (said.failure().text.find("lease not found") != std::string::npos) lost_lease();
-        return said.failure();
+        if (answer.failure().text.find("lease not found") != std::string::npos) lost_lease();
+        return answer.failure();
     }
-    return etcd_flag(*said, "succeeded");
+    return etcd_flag(*answer, "succeeded");
 }
 
 // The leader's key and its member's text have the same lease and end together.
@@ -293,15 +294,15 @@ bool etcd_registry::has_leader() {
     if (ownerless_since_ns_ == 0) ownerless_since_ns_ = now_ns;
     if (now_ns - ownerless_since_ns_ < ownerless_ns) return true;
     log_warning(format("registry: {}: {}leader is written by nobody who leads; {} takes it over",
-                       where(), prefix_, name_));
+                       location(), prefix_, name_));
     return false;
 }
 
 result<bool> etcd_registry::lead() {
     if (leads()) return true;
     if (name_.empty() || lease_ == 0 || !known_ || has_leader()) return false;
-    const auto done = decide(json::array({unchanged("leader", leader_)}),
-                             put_request("leader", name_, /*leased=*/true));
+    const auto done = run_transaction(json::array({unchanged("leader", leader_)}),
+                                      put_request("leader", name_, /*leased=*/true));
     if (!done) return done.failure();
     // Reads the revision of the new key.
     if (const status read = read_all(); !read) return read.failure();
@@ -310,20 +311,21 @@ result<bool> etcd_registry::lead() {
 
 // Replaces the plan that was read, if this node still leads.
 result<bool> etcd_registry::write_plan(uint64_t epoch, const std::string &text) {
-    const auto done = decide(json::array({unchanged("plan", plan_), unchanged("leader", leader_)}),
-                             put_request("plan", with_epoch(epoch, text), /*leased=*/false));
+    const auto done =
+        run_transaction(json::array({unchanged("plan", plan_), unchanged("leader", leader_)}),
+                        put_request("plan", with_epoch(epoch, text), /*leased=*/false));
     if (!done) return done;
     if (const status read = read_all(); !read) return read.failure();
     return *done;
 }
 
-result<bool> etcd_registry::put_plan(uint64_t before, uint64_t epoch, const std::string &text) {
+result<bool> etcd_registry::put_plan(uint64_t old_epoch, uint64_t epoch, const std::string &text) {
     if (const status fits = check_registry_text("the plan", text); !fits) return fits.failure();
     if (epoch > epoch_max)
         return error{format("registry: epoch {} is above {}, the last", epoch, epoch_max)};
     // A missing plan, for example after etcd was set up anew, does not stop a leader, who writes it
     // again.
-    if (!leads() || (plan_.mod_revision != 0 && state_.epoch != before)) return false;
+    if (!leads() || (plan_.mod_revision != 0 && state_.epoch != old_epoch)) return false;
     if (plan_stays_ && !state_.damaged.empty()) return error{state_.damaged};
     return write_plan(epoch, text);
 }

@@ -43,34 +43,34 @@ public:
     void leave() override;
     result<bool> lead() override;
     bool leads() const override { return lease_ != 0 && leader_.lease == lease_; }
-    result<bool> put_plan(uint64_t before, uint64_t epoch, const std::string &text) override;
+    result<bool> put_plan(uint64_t old_epoch, uint64_t epoch, const std::string &text) override;
     status put_note(const std::string &name, const std::string &text) override;
-    std::string where() const override;
+    std::string location() const override;
 
 private:
     result<bool> take_turn(uint64_t wait_ns);
     status keep_lease();
-    status say();
+    status write_member();
     status beat();
     status read_all();
     status follow(bool elsewhere);
     status take_line(const std::string &line);
-    void take(const etcd_pair &of, bool gone);
+    void take(const etcd_pair &pair, bool gone);
     void take_plan();
     status keep_plan();
     bool has_leader();
     result<bool> write_plan(uint64_t epoch, const std::string &text);
     json put_request(const std::string &key, const std::string &value, bool leased) const;
     json unchanged(const std::string &key, const etcd_pair &read) const;
-    result<bool> decide(const json &compares, const json &then);
+    result<bool> run_transaction(const json &compares, const json &put);
     void lost_lease();
 
     const std::string prefix_;
     const std::unique_ptr<etcd_client> etcd_;
-    std::string name_, text_;   // of this member; empty: it is not a member
-    uint64_t lease_ = 0;        // 0: none
-    uint64_t other_lease_ = 0;  // of another node with its name, already reported; 0: none
-    bool said_ = false;         // text_ is written under the lease
+    std::string name_, text_;    // of this member; empty: it is not a member
+    uint64_t lease_ = 0;         // 0: none
+    uint64_t other_lease_ = 0;   // of another node with its name, already reported; 0: none
+    bool is_announced_ = false;  // text_ is written under the lease
     uint64_t kept_ns_ = 0, beat_ns_ = 0, heard_ns_ = 0;
     uint64_t revision_ = 0;  // the state is known up to this revision
     bool known_ = false;     // everything was read

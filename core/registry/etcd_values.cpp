@@ -20,14 +20,14 @@ bool too_deep(std::string_view text) {
     int depth = 0;
     bool in_text = false;
     for (size_t i = 0; i < text.size(); ++i) {
-        const char one = text[i];
-        if (in_text && one == '\\')
+        const char character = text[i];
+        if (in_text && character == '\\')
             ++i;
-        else if (one == '"')
+        else if (character == '"')
             in_text = !in_text;
-        else if (!in_text && (one == '{' || one == '['))
+        else if (!in_text && (character == '{' || character == '['))
             ++depth;
-        else if (!in_text && (one == '}' || one == ']'))
+        else if (!in_text && (character == '}' || character == ']'))
             --depth;
         if (depth > depth_max) return true;
     }
@@ -35,24 +35,24 @@ bool too_deep(std::string_view text) {
 }
 
 int value_of(char digit) {
-    const size_t at = digits.find(digit);
-    return at == std::string_view::npos ? -1 : static_cast<int>(at);
+    const size_t position = digits.find(digit);
+    return position == std::string_view::npos ? -1 : static_cast<int>(position);
 }
 
 }  // namespace
 
 std::string base64(std::string_view bytes) {
-    std::string made;
-    made.reserve((bytes.size() + 2) / 3 * 4);
+    std::string encoded;
+    encoded.reserve((bytes.size() + 2) / 3 * 4);
     for (size_t i = 0; i < bytes.size(); i += 3) {
         uint32_t three = 0;
         for (size_t j = 0; j < 3; ++j)
             three =
                 three << 8 | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0u);
         for (size_t j = 0; j < 4; ++j)
-            made += i + j <= bytes.size() ? digits[three >> (18 - 6 * j) & 63] : '=';
+            encoded += i + j <= bytes.size() ? digits[three >> (18 - 6 * j) & 63] : '=';
     }
-    return made;
+    return encoded;
 }
 
 std::optional<std::string> from_base64(std::string_view text) {
@@ -60,8 +60,8 @@ std::optional<std::string> from_base64(std::string_view text) {
     size_t padding = 0;
     while (padding < 2 && padding < text.size() && text[text.size() - 1 - padding] == '=')
         ++padding;
-    std::string made;
-    made.reserve(text.size() / 4 * 3);
+    std::string decoded;
+    decoded.reserve(text.size() / 4 * 3);
     for (size_t i = 0; i < text.size(); i += 4) {
         uint32_t three = 0;
         for (size_t j = 0; j < 4; ++j) {
@@ -69,10 +69,10 @@ std::optional<std::string> from_base64(std::string_view text) {
             if (value < 0) return std::nullopt;
             three = three << 6 | static_cast<uint32_t>(value);
         }
-        for (const int shift : {16, 8, 0}) made += static_cast<char>(three >> shift & 255);
+        for (const int shift : {16, 8, 0}) decoded += static_cast<char>(three >> shift & 255);
     }
-    made.resize(made.size() - padding);
-    return made;
+    decoded.resize(decoded.size() - padding);
+    return decoded;
 }
 
 json parse_etcd(std::string_view text) {
@@ -81,60 +81,61 @@ json parse_etcd(std::string_view text) {
     return read.is_object() ? read : json(json::value_t::discarded);
 }
 
-uint64_t etcd_number(const json &of, const char *key) {
-    if (!of.is_object()) return 0;
-    const auto at = of.find(key);
-    if (at == of.end()) return 0;
-    if (at->is_number_unsigned()) return at->get<uint64_t>();
-    if (!at->is_string()) return 0;
-    const auto &text = at->get_ref<const std::string &>();
+uint64_t etcd_number(const json &object, const char *key) {
+    if (!object.is_object()) return 0;
+    const auto field = object.find(key);
+    if (field == object.end()) return 0;
+    if (field->is_number_unsigned()) return field->get<uint64_t>();
+    if (!field->is_string()) return 0;
+    const auto &text = field->get_ref<const std::string &>();
     uint64_t value = 0;
-    const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return wrong == std::errc() && end == text.data() + text.size() ? value : 0;
+    const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return code == std::errc() && end == text.data() + text.size() ? value : 0;
 }
 
-bool etcd_flag(const json &of, const char *key) {
-    if (!of.is_object()) return false;
-    const auto at = of.find(key);
-    return at != of.end() && at->is_boolean() && at->get<bool>();
+bool etcd_flag(const json &object, const char *key) {
+    if (!object.is_object()) return false;
+    const auto field = object.find(key);
+    return field != object.end() && field->is_boolean() && field->get<bool>();
 }
 
-const json &etcd_part(const json &of, const char *key) {
+const json &etcd_part(const json &object, const char *key) {
     static const json none;
-    if (!of.is_object()) return none;
-    const auto at = of.find(key);
-    return at != of.end() && (at->is_object() || at->is_array()) ? *at : none;
+    if (!object.is_object()) return none;
+    const auto field = object.find(key);
+    return field != object.end() && (field->is_object() || field->is_array()) ? *field : none;
 }
 
-std::optional<etcd_pair> etcd_pair_of(const json &of) {
-    if (!of.is_object()) return std::nullopt;
-    etcd_pair made;
-    for (const auto &[key, out] : {std::pair{"key", &made.key}, std::pair{"value", &made.value}}) {
-        const auto at = of.find(key);
-        if (at == of.end()) continue;
-        if (!at->is_string()) return std::nullopt;
-        auto bytes = from_base64(at->get_ref<const std::string &>());
+std::optional<etcd_pair> etcd_pair_of(const json &object) {
+    if (!object.is_object()) return std::nullopt;
+    etcd_pair pair;
+    for (const auto &[key, target] :
+         {std::pair{"key", &pair.key}, std::pair{"value", &pair.value}}) {
+        const auto field = object.find(key);
+        if (field == object.end()) continue;
+        if (!field->is_string()) return std::nullopt;
+        auto bytes = from_base64(field->get_ref<const std::string &>());
         if (!bytes) return std::nullopt;
-        *out = std::move(*bytes);
+        *target = std::move(*bytes);
     }
-    made.create_revision = etcd_number(of, "create_revision");
-    made.mod_revision = etcd_number(of, "mod_revision");
-    made.lease = etcd_number(of, "lease");
-    return made;
+    pair.create_revision = etcd_number(object, "create_revision");
+    pair.mod_revision = etcd_number(object, "mod_revision");
+    pair.lease = etcd_number(object, "lease");
+    return pair;
 }
 
-std::string etcd_error(const json &of) {
-    if (!of.is_object()) return "";
-    const auto at = of.find("error");
-    if (at == of.end()) return "";
-    const auto text_in = [](const json &from, const char *key) {
-        const auto text = from.find(key);
-        return text != from.end() && text->is_string()
+std::string etcd_error(const json &object) {
+    if (!object.is_object()) return "";
+    const auto field = object.find("error");
+    if (field == object.end()) return "";
+    const auto text_in = [](const json &parent, const char *key) {
+        const auto text = parent.find(key);
+        return text != parent.end() && text->is_string()
                    ? visible(text->get_ref<const std::string &>().substr(0, 200))
                    : std::string("an error without a text");
     };
-    if (at->is_object()) return text_in(*at, "message");
-    return text_in(of, "error");
+    if (field->is_object()) return text_in(*field, "message");
+    return text_in(object, "error");
 }
 
 std::string behind_prefix(std::string prefix) {

@@ -21,19 +21,19 @@ std::optional<std::string> from_base64(std::string_view text);
 
 // An object; otherwise discarded.
 json parse_etcd(std::string_view text);
-uint64_t etcd_number(const json &of, const char *key);
-bool etcd_flag(const json &of, const char *key);
+uint64_t etcd_number(const json &object, const char *key);
+bool etcd_flag(const json &object, const char *key);
 // The object or array at the key; null: it is neither.
-const json &etcd_part(const json &of, const char *key);
+const json &etcd_part(const json &object, const char *key);
 
 struct etcd_pair {
     std::string key, value;
     uint64_t create_revision = 0, mod_revision = 0, lease = 0;
 };
 // Nothing: key or value cannot be read.
-std::optional<etcd_pair> etcd_pair_of(const json &of);
+std::optional<etcd_pair> etcd_pair_of(const json &object);
 // The text of an answer in either error form; empty: no error.
-std::string etcd_error(const json &of);
+std::string etcd_error(const json &object);
 // The first key after all keys that begin with `prefix`.
 std::string behind_prefix(std::string prefix);
 

@@ -39,9 +39,9 @@ public:
     void leave() override;
     result<bool> lead() override;
     bool leads() const override { return lead_ >= 0; }
-    result<bool> put_plan(uint64_t before, uint64_t epoch, const std::string &text) override;
+    result<bool> put_plan(uint64_t old_epoch, uint64_t epoch, const std::string &text) override;
     status put_note(const std::string &name, const std::string &text) override;
-    std::string where() const override;
+    std::string location() const override;
 
 private:
     explicit file_registry(std::filesystem::path directory) : directory_(std::move(directory)) {}

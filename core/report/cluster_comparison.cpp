@@ -18,9 +18,9 @@ namespace {
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
 
 uint64_t adopted_of(const cluster_report &report) {
-    return static_cast<uint64_t>(
-        std::count_if(report.migrations.begin(), report.migrations.end(),
-                      [](const cluster_report::migration &one) { return one.adopted; }));
+    return static_cast<uint64_t>(std::count_if(
+        report.migrations.begin(), report.migrations.end(),
+        [](const cluster_report::migration &migration) { return migration.adopted; }));
 }
 
 double storage_gb(const comparison_row &row, const comparison_view &view, size_t index) {
@@ -35,21 +35,22 @@ std::vector<table_column> cluster_columns_for(const comparison &compared,
     std::vector<double> latency, p99, ttft, tpot, experts;
     table_column local{"local", {}}, network{"network", {}}, moves{"moves", {}};
     for (const comparison_row &row : compared.rows) {
-        const cluster_report *of = row.report.cluster ? &*row.report.cluster : nullptr;
-        latency.push_back(of ? shown_ms(row) : none);
-        const auto mean = [&](std::string_view path, double own) {
-            return mean_or(row, path, own);
+        const cluster_report *cluster = row.report.cluster ? &*row.report.cluster : nullptr;
+        latency.push_back(cluster ? shown_ms(row) : none);
+        const auto mean = [&](std::string_view path, double fallback) {
+            return mean_or(row, path, fallback);
         };
-        p99.push_back(of ? mean("cluster.latency_ms.p99", of->latency_ms.p99) : none);
+        p99.push_back(cluster ? mean("cluster.latency_ms.p99", cluster->latency_ms.p99) : none);
         ttft.push_back(mean("ttft_ms.mean", row.report.ttft_ms.mean));
         tpot.push_back(mean("tpot_ms.mean", row.report.tpot_ms.mean));
-        experts.push_back(of && of->experts_ms_per_token
-                              ? mean("cluster.experts_ms_per_token", *of->experts_ms_per_token)
+        experts.push_back(cluster && cluster->experts_ms_per_token
+                              ? mean("cluster.experts_ms_per_token", *cluster->experts_ms_per_token)
                               : none);
-        local.cells.push_back(of ? percent(mean("cluster.local_ratio", of->local_ratio), 1) : "-");
+        local.cells.push_back(
+            cluster ? percent(mean("cluster.local_ratio", cluster->local_ratio), 1) : "-");
         network.cells.push_back(
-            of ? human_bytes(mean("bytes.network", double(row.report.bytes.network))) : "-");
-        moves.cells.push_back(of ? format("{}", adopted_of(*of)) : "-");
+            cluster ? human_bytes(mean("bytes.network", double(row.report.bytes.network))) : "-");
+        moves.cells.push_back(cluster ? format("{}", adopted_of(*cluster)) : "-");
     }
     table_column first{"latency  ", aligned(latency)};
     for (size_t i = 0; i < first.cells.size(); ++i)
@@ -91,27 +92,30 @@ std::optional<std::string> leader_of(const comparison_view &view, const latencie
 
 // Distances of every other label, nearest first.
 std::vector<distance> distances_to(const std::string &leader, const latencies &known) {
-    std::vector<distance> all;
+    std::vector<distance> distances;
     for (const auto &[group, by_label] : known) {
-        const auto own = by_label.find(leader);
-        if (own == by_label.end() || own->second <= 0) continue;
+        const auto leader_entry = by_label.find(leader);
+        if (leader_entry == by_label.end() || leader_entry->second <= 0) continue;
         for (const auto &entry : by_label) {
             const auto &[label, latency_ms] = entry;
             if (label == leader || latency_ms <= 0) continue;
-            auto at = std::find_if(all.begin(), all.end(),
-                                   [&](const distance &one) { return one.label == entry.first; });
-            if (at == all.end()) at = all.insert(all.end(), {label, 0, 0});
-            at->log_ratio += std::log(latency_ms / own->second);
-            ++at->groups;
+            auto found = std::find_if(
+                distances.begin(), distances.end(),
+                [&](const distance &candidate) { return candidate.label == entry.first; });
+            if (found == distances.end()) found = distances.insert(distances.end(), {label, 0, 0});
+            found->log_ratio += std::log(latency_ms / leader_entry->second);
+            ++found->groups;
         }
     }
-    std::stable_sort(all.begin(), all.end(),
+    std::stable_sort(distances.begin(), distances.end(),
                      [](const distance &a, const distance &b) { return a.mean() < b.mean(); });
-    return all;
+    return distances;
 }
 
 // "12.3 %": how far the leader is below it.
-std::string below(const distance &one) { return percent(1 - std::exp(-one.mean()), 1); }
+std::string lead_text(const distance &distance) {
+    return percent(1 - std::exp(-distance.mean()), 1);
+}
 
 std::string fastest_sentence(const comparison_view &view, const std::vector<size_t> &rows,
                              const std::string &leader, const latencies &known) {
@@ -124,10 +128,10 @@ std::string fastest_sentence(const comparison_view &view, const std::vector<size
     const bool many = known.size() > 1;
     // On average the leader of most settings may still be behind.
     if (others.front().mean() > 0)
-        text += format(", {} below {}", below(others.front()), others.front().label);
+        text += format(", {} below {}", lead_text(others.front()), others.front().label);
     if (others.size() > 1 && others.back().mean() > 0)
         text += format("{} {} below {}", others.front().mean() > 0 ? " and" : ",",
-                       below(others.back()), others.back().label);
+                       lead_text(others.back()), others.back().label);
     return many ? text + " on average" : text;
 }
 
@@ -135,23 +139,23 @@ std::string fastest_sentence(const comparison_view &view, const std::vector<size
 std::string local_sentence(const comparison &compared, const comparison_view &view,
                            const std::vector<size_t> &rows) {
     std::map<size_t, std::pair<size_t, size_t>> leaders;  // group: (most local, fastest)
-    const auto of = [&](size_t i) -> const cluster_report & {
+    const auto cluster_of = [&](size_t i) -> const cluster_report & {
         return *compared.rows[i].report.cluster;
     };
     for (const size_t i : rows) {
         auto &[local, fast] = leaders.try_emplace(view.group[i], i, i).first->second;
-        if (of(i).local_ratio > of(local).local_ratio) local = i;
-        if (of(i).latency_ms.mean < of(fast).latency_ms.mean) fast = i;
+        if (cluster_of(i).local_ratio > cluster_of(local).local_ratio) local = i;
+        if (cluster_of(i).latency_ms.mean < cluster_of(fast).latency_ms.mean) fast = i;
     }
     for (const auto &[group, pair] : leaders) {
         const auto &[local, fast] = pair;
-        if (of(local).latency_ms.mean <= of(fast).latency_ms.mean * 1.01) continue;
-        if (of(local).local_ratio < of(fast).local_ratio + 0.001) continue;
+        if (cluster_of(local).latency_ms.mean <= cluster_of(fast).latency_ms.mean * 1.01) continue;
+        if (cluster_of(local).local_ratio < cluster_of(fast).local_ratio + 0.001) continue;
         return format(
             "more local calls are not more speed: {} keeps most ({}), yet {} ({}) is "
             "faster",
-            view.labels[local], percent(of(local).local_ratio, 1), view.labels[fast],
-            percent(of(fast).local_ratio, 1));
+            view.labels[local], percent(cluster_of(local).local_ratio, 1), view.labels[fast],
+            percent(cluster_of(fast).local_ratio, 1));
     }
     return "";
 }
@@ -160,9 +164,9 @@ std::string unfinished_sentence(const comparison &compared) {
     size_t adopted = 0, open = 0;
     for (const comparison_row &row : compared.rows) {
         if (!row.report.cluster) continue;
-        for (const cluster_report::migration &one : row.report.cluster->migrations) {
-            adopted += one.adopted;
-            open += one.adopted && one.done_s < 0;
+        for (const cluster_report::migration &migration : row.report.cluster->migrations) {
+            adopted += migration.adopted;
+            open += migration.adopted && migration.done_s < 0;
         }
     }
     if (open == 0) return "";
@@ -191,13 +195,13 @@ std::vector<uint64_t> memory_sizes(const comparison_view &view) {
 
 std::optional<table_column> interval_column(const comparison &compared) {
     table_column column{"95 %", {}};
-    bool any = false;
+    bool has_repeats = false;
     for (const comparison_row &row : compared.rows) {
         const bool several = row.repeats_ms.size() > 1;
-        any |= several;
+        has_repeats |= several;
         column.cells.push_back(several ? "± " + three_digits(half_interval(row.repeats_ms)) : "-");
     }
-    return any ? std::optional(column) : std::nullopt;
+    return has_repeats ? std::optional(column) : std::nullopt;
 }
 
 std::string cluster_table(const comparison &compared, const comparison_view &view) {

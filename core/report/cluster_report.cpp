@@ -36,29 +36,31 @@ std::string to_text(const cluster_report &report) {
                         human_ms(report.remote_call_ms));
     text += labelled("local", local);
     std::vector<double> ratios;
-    for (const cluster_report::bucket &one : report.over_time) ratios.push_back(one.local_ratio);
+    for (const cluster_report::bucket &bucket : report.over_time)
+        ratios.push_back(bucket.local_ratio);
     if (ratios.size() > 1) text += labelled("over time", spark_line(ratios, 1, 64));
-    for (const cluster_report::migration &one : report.migrations) {
-        if (!one.adopted) continue;
-        text +=
-            labelled("migration",
-                     format("at {:.0f} s: {} copies, {}, {}", one.at_s,
-                            with_commas(one.added_copies), human_bytes(double(one.added_bytes)),
-                            one.done_s < 0 ? std::string("not done at the end")
-                                           : format("done {:.1f} s later", one.done_s - one.at_s)));
+    for (const cluster_report::migration &migration : report.migrations) {
+        if (!migration.adopted) continue;
+        text += labelled(
+            "migration",
+            format("at {:.0f} s: {} copies, {}, {}", migration.at_s,
+                   with_commas(migration.added_copies), human_bytes(double(migration.added_bytes)),
+                   migration.done_s < 0
+                       ? std::string("not done at the end")
+                       : format("done {:.1f} s later", migration.done_s - migration.at_s)));
     }
     text += format("\n  {}{}{}{}{}{}\n", padded_right("home", 20), padded_left("requests", 10),
                    padded_left("latency", 12), padded_left("p99", 12), padded_left("TTFT", 12),
                    padded_left("local", 10));
     const size_t shown = std::min(report.homes.size(), homes_shown);
     for (size_t i = 0; i < shown; ++i) {
-        const cluster_report::home &one = report.homes[i];
-        text += format("  {}{}{}{}{}{}\n", padded_right(shortened(one.name, 19), 20),
-                       padded_left(with_commas(one.requests), 10),
-                       padded_left(time_text(one.latency_ms.mean), 12),
-                       padded_left(time_text(one.latency_ms.p99), 12),
-                       padded_left(time_text(one.ttft_ms.mean), 12),
-                       padded_left(one.local_ratio ? percent(*one.local_ratio, 1) : "-", 10));
+        const cluster_report::home &home = report.homes[i];
+        text += format("  {}{}{}{}{}{}\n", padded_right(shortened(home.name, 19), 20),
+                       padded_left(with_commas(home.requests), 10),
+                       padded_left(time_text(home.latency_ms.mean), 12),
+                       padded_left(time_text(home.latency_ms.p99), 12),
+                       padded_left(time_text(home.ttft_ms.mean), 12),
+                       padded_left(home.local_ratio ? percent(*home.local_ratio, 1) : "-", 10));
     }
     if (shown < report.homes.size())
         text += format("  ... and {} more (--json has all)\n", report.homes.size() - shown);

@@ -19,8 +19,8 @@ struct cluster_report {
     struct home {
         std::string name;
         uint64_t requests = 0, tokens = 0;
-        summary_ms latency_ms;                // arrival to last output token
-        summary_ms ttft_ms;                   // arrival to first output token
+        summary_ms latency_ms;  // arrival to last output token
+        summary_ms ttft_ms;     // arrival to first output token
         // Share of expert activations on the home's own server. null: nobody counted them.
         std::optional<double> local_ratio = 1;
         std::array<time_causes, 2> causes{};  // [prefill, decode] of its pipelines
@@ -32,7 +32,7 @@ struct cluster_report {
         uint64_t served = 0;  // experts that it computed for others
     };
     struct link {
-        std::string from, to;
+        std::string source, target;
         uint64_t activation_bytes = 0, migration_bytes = 0, queue_peak = 0;
         std::optional<double> utilisation = {};  // null: not measured
     };

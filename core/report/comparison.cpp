@@ -45,8 +45,8 @@ flat_config flattened(const json &config) {
 }
 
 std::string value_at(const flat_config &flat, const std::string &key) {
-    const auto at = flat.find(key);
-    return at == flat.end() ? "" : at->second;
+    const auto entry = flat.find(key);
+    return entry == flat.end() ? "" : entry->second;
 }
 
 bool starts_with_stage(const std::string &key) {
@@ -56,8 +56,8 @@ bool starts_with_stage(const std::string &key) {
 }
 
 // The keys with different values, in the order of the first config that has them.
-std::vector<std::string> differing(const comparison &compared,
-                                   const std::vector<flat_config> &flats) {
+std::vector<std::string> differing_keys(const comparison &compared,
+                                        const std::vector<flat_config> &flats) {
     std::vector<std::string> order;
     std::set<std::string> seen;
     for (const comparison_row &row : compared.rows) {
@@ -92,9 +92,9 @@ std::vector<std::string> stage_values(const std::string &stage,
         for (const std::string &key : settings) {
             if (!key.starts_with(stage + ".") || key == stage + ".plugin") continue;
             if (stage != host_cache_stage && key.starts_with(of_host)) continue;
-            const bool differs = std::any_of(flats.begin(), flats.end(), [&](const auto &other) {
-                return value_at(other, stage + ".plugin") == plugin &&
-                       value_at(other, key) != value_at(flat, key);
+            const bool differs = std::any_of(flats.begin(), flats.end(), [&](const auto &peer) {
+                return value_at(peer, stage + ".plugin") == plugin &&
+                       value_at(peer, key) != value_at(flat, key);
             });
             if (differs && flat.contains(key))
                 params += (params.empty() ? "" : ", ") + key.substr(stage.size() + 1) + "=" +
@@ -110,12 +110,12 @@ bool all_equal(const std::vector<std::string> &values) {
     return std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) == values.end();
 }
 
-// Whether `values` differ somewhere between rows that agree in `given`.
+// Whether `values` differ somewhere between rows that agree in `keys`.
 template <class Given>
-bool adds_to(const std::vector<Given> &given, const std::vector<std::string> &values) {
+bool adds_to(const std::vector<Given> &keys, const std::vector<std::string> &values) {
     std::map<Given, std::string> first;
     for (size_t i = 0; i < values.size(); ++i)
-        if (first.emplace(given[i], values[i]).first->second != values[i]) return true;
+        if (first.emplace(keys[i], values[i]).first->second != values[i]) return true;
     return false;
 }
 
@@ -150,7 +150,7 @@ void add_other_columns(comparison_view &view, const comparison &compared,
         const std::string name = key.substr((of_cluster ? key.rfind('.') : key.find('.')) + 1);
         const bool taken =
             std::any_of(view.columns.begin(), view.columns.end(),
-                        [&](const key_column &other) { return other.heading == name; });
+                        [&](const key_column &column) { return column.heading == name; });
         view.columns.push_back({taken ? key : name, std::move(values)});
     }
 }
@@ -159,7 +159,7 @@ void add_other_columns(comparison_view &view, const comparison &compared,
 uint64_t storage_of(const run_report &report) {
     uint64_t sum = 0;
     if (report.cluster)
-        for (const cluster_report::device &one : report.cluster->devices) sum += one.bytes;
+        for (const cluster_report::device &device : report.cluster->devices) sum += device.bytes;
     return sum;
 }
 
@@ -177,8 +177,8 @@ uint64_t slots_of(const comparison_row &row, const flat_config &flat) {
 }
 
 // Rounded to the three digits that a table shows: equal texts count as equal.
-double ranked_ms(const comparison_row &of) {
-    const double ms = shown_ms(of);
+double ranked_ms(const comparison_row &row) {
+    const double ms = shown_ms(row);
     if (ms <= 0) return 0;
     const double unit = std::pow(10.0, std::floor(std::log10(ms)) - 2);
     return stable(std::round(ms / unit) * unit);
@@ -205,11 +205,11 @@ struct worth {
     uint64_t memory;
     const comparison_row *row;
     double quality;
-    bool beats(const worth &other) const {
-        const bool faster = is_faster(*row, *other.row);
+    bool beats(const worth &right) const {
+        const bool faster = is_faster(*row, *right.row);
         const bool as_good =
-            memory <= other.memory && quality <= other.quality && !is_faster(*other.row, *row);
-        return as_good && (memory < other.memory || faster || quality < other.quality);
+            memory <= right.memory && quality <= right.quality && !is_faster(*right.row, *row);
+        return as_good && (memory < right.memory || faster || quality < right.quality);
     }
 };
 
@@ -226,9 +226,10 @@ void mark_pareto(comparison_view &view, const comparison &compared,
     for (const auto &entry : by_field) {
         const auto &rows = entry.second;
         std::vector<size_t> left;
-        for (const auto &[row, own] : rows)
-            if (std::ranges::none_of(
-                    rows, [&own = own](const auto &other) { return other.second.beats(own); }))
+        for (const auto &[row, worth] : rows)
+            if (std::ranges::none_of(rows, [&challenged = worth](const auto &peer) {
+                    return peer.second.beats(challenged);
+                }))
                 left.push_back(row);
         if (left.size() == rows.size()) continue;  // nothing is told apart
         for (const size_t row : left) view.pareto[row] = true;
@@ -300,7 +301,7 @@ double student_t(size_t freedom) {
 
 double mean_of(std::span<const double> values) {
     double sum = 0;
-    for (const double one : values) sum += one;
+    for (const double value : values) sum += value;
     return sum / static_cast<double>(values.size());
 }
 
@@ -311,7 +312,7 @@ comparison_view view_of(const comparison &compared) {
     std::vector<flat_config> flats;
     for (const comparison_row &row : compared.rows) flats.push_back(flattened(*row.report.config));
     if (flats.empty()) return view;
-    view.settings = differing(compared, flats);
+    view.settings = differing_keys(compared, flats);
     for (size_t i = 0; i < flats.size(); ++i) {
         const comparison_row &row = compared.rows[i];
         const uint64_t slots = slots_of(row, flats[i]);
@@ -344,46 +345,47 @@ comparison_view view_of(const comparison &compared) {
     return view;
 }
 
-double time_ms(const run_report &of) {
-    return of.cluster ? of.cluster->latency_ms.mean : of.tpot_ms.mean;
+double time_ms(const run_report &report) {
+    return report.cluster ? report.cluster->latency_ms.mean : report.tpot_ms.mean;
 }
 
-std::optional<double> quality_of(const run_report &of) {
+std::optional<double> quality_of(const run_report &report) {
     // A given text is the same in every row. A written text is not.
-    if (of.text.scored != 0 && of.text.texts.empty()) return of.text.nll;
-    if (!of.lossy) return 0;
+    if (report.text.scored != 0 && report.text.texts.empty()) return report.text.nll;
+    if (!report.lossy) return 0;
     // A choice that is not the model's is never worth more than the model's own, whatever one text
     // says of it.
     constexpr double lossy_least = 1e-6;
-    if (of.text.own_nll) return std::max(lossy_least, of.text.nll_change());
+    if (report.text.own_nll) return std::max(lossy_least, report.text.nll_change());
     return {};
 }
 
-double shown_ms(const comparison_row &of) {
-    return of.repeats_ms.size() > 1 ? mean_of(of.repeats_ms) : time_ms(of.report);
+double shown_ms(const comparison_row &row) {
+    return row.repeats_ms.size() > 1 ? mean_of(row.repeats_ms) : time_ms(row.report);
 }
 
 namespace {
 
-json mean_of_all(std::span<const json *const> all) {
+json mean_of_all(std::span<const json *const> values) {
     double sum = 0;
-    for (const json *one : all) {
-        if (!one->is_number()) return {};
-        sum += one->get<double>();
+    for (const json *value : values) {
+        if (!value->is_number()) return {};
+        sum += value->get<double>();
     }
-    return stable(sum / static_cast<double>(all.size()));
+    return stable(sum / static_cast<double>(values.size()));
 }
 
-json means_of(std::span<const json *const> all) {
+json means_of(std::span<const json *const> reports) {
     json means = json::object();
-    for (const auto &[key, value] : all[0]->items()) {
+    for (const auto &[key, value] : reports[0]->items()) {
         if (key == "config") continue;
         std::vector<const json *> same;
-        for (const json *one : all)
-            if (const auto at = one->find(key); at != one->end()) same.push_back(&*at);
-        if (same.size() < all.size()) continue;
+        for (const json *report : reports)
+            if (const auto found = report->find(key); found != report->end())
+                same.push_back(&*found);
+        if (same.size() < reports.size()) continue;
         const bool objects =
-            std::ranges::all_of(same, [](const json *one) { return one->is_object(); });
+            std::ranges::all_of(same, [](const json *value) { return value->is_object(); });
         json mean = objects ? means_of(same) : mean_of_all(same);
         if (!mean.is_null() && !(objects && mean.empty())) means[key] = std::move(mean);
     }
@@ -393,24 +395,24 @@ json means_of(std::span<const json *const> all) {
 }  // namespace
 
 json mean_figures(std::span<const json> reports) {
-    std::vector<const json *> all;
-    for (const json &one : reports) all.push_back(&one);
-    return means_of(all);
+    std::vector<const json *> pointers;
+    for (const json &report : reports) pointers.push_back(&report);
+    return means_of(pointers);
 }
 
-double mean_or(const comparison_row &row, std::string_view path, double own) {
-    const json *at = at_path(*row.means, path);
-    return at && at->is_number() ? at->get<double>() : own;
+double mean_or(const comparison_row &row, std::string_view path, double fallback) {
+    const json *mean = at_path(*row.means, path);
+    return mean && mean->is_number() ? mean->get<double>() : fallback;
 }
 
 double half_interval(std::span<const double> values) {
     assert(values.size() >= 2);
     // Their mean is rounded. Equal values have no spread.
-    if (std::ranges::all_of(values, [&](double one) { return one == values[0]; })) return 0;
+    if (std::ranges::all_of(values, [&](double value) { return value == values[0]; })) return 0;
     const auto count = static_cast<double>(values.size());
     const double mean = mean_of(values);
     double squares = 0;
-    for (const double one : values) squares += (one - mean) * (one - mean);
+    for (const double value : values) squares += (value - mean) * (value - mean);
     return student_t(values.size() - 1) * std::sqrt(squares / (count - 1) / count);
 }
 
@@ -469,52 +471,52 @@ json to_json(const comparison &compared) {
                                  {"mean", stable(mean_of(row.repeats_ms))},
                                  {"half_interval", stable(half_interval(row.repeats_ms))},
                                  {"means", *row.means}};
-        if (row.asked) result["what_if"] = to_json(*row.asked);
+        if (row.savings) result["what_if"] = to_json(*row.savings);
         results.push_back(std::move(result));
     }
-    json all = {{"title", compared.title}, {"results", std::move(results)}};
-    if (!compared.failed.empty()) all["failed"] = failed_json(compared.failed);
+    json root = {{"title", compared.title}, {"results", std::move(results)}};
+    if (!compared.failed.empty()) root["failed"] = failed_json(compared.failed);
     if (!compared.interrupted.signal.empty())
-        all["interrupted"] = {{"signal", compared.interrupted.signal},
-                              {"rows", compared.interrupted.rows}};
-    return all;
+        root["interrupted"] = {{"signal", compared.interrupted.signal},
+                               {"rows", compared.interrupted.rows}};
+    return root;
 }
 
 std::string to_html(const comparison &compared, const std::string &command) {
     json data = to_json(compared);
     data["trace"] = compared.trace;
     data["shape"] = compared.shape;
-    const bool any = !compared.rows.empty();
+    const bool has_rows = !compared.rows.empty();
     return to_html(
         {.title = !compared.title.empty()     ? compared.title
                   : compared.rows.size() == 1 ? "moorage run"
                                               : "moorage comparison",
          .kind = "comparison",
          .command = command,
-         .reading = any ? reading(compared, view_of(compared)) : std::vector<std::string>{},
+         .reading = has_rows ? reading(compared, view_of(compared)) : std::vector<std::string>{},
          .failed = compared.failed,
          .text = to_text(compared),
          .data = std::move(data)});
 }
 
 std::vector<written_text> written_texts(const comparison &compared, const comparison_view &view) {
-    std::vector<written_text> all;
-    std::vector<bool> told(compared.rows.size(), false);
+    std::vector<written_text> texts;
+    std::vector<bool> reported(compared.rows.size(), false);
     for (size_t i = 0; i < compared.rows.size(); ++i) {
         const text_report &wrote = compared.rows[i].report.text;
-        if (told[i] || wrote.texts.empty()) continue;
-        written_text one{&wrote, "", false};
+        if (reported[i] || wrote.texts.empty()) continue;
+        written_text text{&wrote, "", false};
         size_t count = 0;
         for (size_t j = i; j < compared.rows.size(); ++j) {
-            const text_report &other = compared.rows[j].report.text;
-            if (other.texts != wrote.texts || other.prompts != wrote.prompts) continue;
-            told[j] = true;
-            one.labels += (count++ ? "; " : "") + view.labels[j];
+            const text_report &candidate = compared.rows[j].report.text;
+            if (candidate.texts != wrote.texts || candidate.prompts != wrote.prompts) continue;
+            reported[j] = true;
+            text.labels += (count++ ? "; " : "") + view.labels[j];
         }
-        one.every_row = count == compared.rows.size();
-        all.push_back(std::move(one));
+        text.every_row = count == compared.rows.size();
+        texts.push_back(std::move(text));
     }
-    return all;
+    return texts;
 }
 
 bool any_scored(const comparison &compared) {

@@ -37,7 +37,7 @@ struct comparison_row {
     // causes of all runs but the first.
     json_box means = {};
     time_causes more_causes = {};
-    std::optional<what_if> asked = {};  // what more of each resource would save
+    std::optional<what_if> savings = {};  // what more of each resource would save
 };
 
 struct comparison {
@@ -102,18 +102,18 @@ std::string setting_text(const run_report &report, const std::string &key);
 std::vector<std::string> reading(const comparison &compared, const comparison_view &view);
 
 // The time by which rows are compared: TPOT, or latency for clusters.
-double time_ms(const run_report &of);
+double time_ms(const run_report &report);
 // How much worse a run predicts its text than the model's own routing would, or how badly a given
 // text is predicted. 0 for lossless runs, larger for others. nullopt: not known.
-double shown_ms(const comparison_row &of);
+double shown_ms(const comparison_row &row);
 // The means of a row's repeats, for every figure that is a number in all reports' JSON, without
 // lists.
 json mean_figures(std::span<const json> reports);
-// The mean of a row's repeats if it has some, otherwise `own`.
-double mean_or(const comparison_row &row, std::string_view path, double own);
+// The mean of a row's repeats if it has some, otherwise `fallback`.
+double mean_or(const comparison_row &row, std::string_view path, double fallback);
 // How much worse the model alone would predict a run's text, or how badly a given text is
 // predicted. 0 for lossless runs, larger for others. nullopt: not known.
-std::optional<double> quality_of(const run_report &of);
+std::optional<double> quality_of(const run_report &report);
 // Half the width of the 95 % interval of the mean (Student's t). Requires: two values or more.
 double half_interval(std::span<const double> values);
 // Whether `a` is faster than `b`. Rows that ran once are compared by the values in a table.

@@ -15,7 +15,8 @@ namespace {
 std::string csv_cell(std::string_view text) {
     if (text.find_first_of(",\"\r\n") == text.npos) return std::string(text);
     std::string quoted = "\"";
-    for (const char each : text) quoted += each == '"' ? "\"\"" : std::string(1, each);
+    for (const char character : text)
+        quoted += character == '"' ? "\"\"" : std::string(1, character);
     return quoted + "\"";
 }
 
@@ -38,9 +39,9 @@ struct csv_column {
 // A column for each figure that is one number. Figures that no row has get none.
 std::vector<csv_column> figure_columns(const comparison &compared) {
     std::vector<csv_column> columns;
-    for (const auto &[path, of] : all_figures()) {
-        if (path.find('*') != path.npos || of->unit == figure_unit::text ||
-            of->unit == figure_unit::flag || of->unit == figure_unit::parts)
+    for (const auto &[path, figure] : all_figures()) {
+        if (path.find('*') != path.npos || figure->unit == figure_unit::text ||
+            figure->unit == figure_unit::flag || figure->unit == figure_unit::parts)
             continue;
         csv_column column{path, {}};
         for (const comparison_row &row : compared.rows) {
@@ -82,7 +83,7 @@ std::string to_csv(const comparison &compared) {
     for (const failed_row &row : compared.failed) {
         cells.assign(columns.size() + 1, "");
         cells.front() = row.label;
-        cells.back() = row.why;
+        cells.back() = row.reason;
         text += csv_line(cells);
     }
     return text;

@@ -38,16 +38,16 @@ std::string substituted_cell(const comparison_row &row) {
 
 // A column of a figure by its path; nothing where every row's is null or 0.
 std::optional<table_column> figure_column(const comparison &compared, std::string_view path) {
-    const figure &of = *find_figure(path);
-    table_column column{std::string(of.label), {}};
-    bool any = false;
+    const figure &figure = *find_figure(path);
+    table_column column{std::string(figure.label), {}};
+    bool has_value = false;
     for (const comparison_row &row : compared.rows) {
         json value = value_of_figure(row.report, path);
         if (value.is_number()) value = mean_or(row, path, value.get<double>());
-        any |= value.is_number() && value.get<double>() != 0;
-        column.cells.push_back(figure_text(of.unit, value));
+        has_value |= value.is_number() && value.get<double>() != 0;
+        column.cells.push_back(figure_text(figure.unit, value));
     }
-    return any ? std::optional(column) : std::nullopt;
+    return has_value ? std::optional(column) : std::nullopt;
 }
 
 table_column moved_column(const comparison &compared) {
@@ -107,11 +107,11 @@ std::vector<table_column> columns_for(const comparison &compared, const comparis
     columns.push_back(tpot_column(compared, view));
     if (const auto interval = interval_column(compared)) columns.push_back(*interval);
     columns.push_back(std::move(speed));  // says what TPOT says
-    constexpr std::pair<const char *, uint8_t> told[] = {
+    constexpr std::pair<const char *, uint8_t> optional_figures[] = {
         {"misses_over_optimum", 3}, {"shares.wasted", 4}, {"shares.late", 5}, {"shares.on_cpu", 0}};
-    for (const auto &[path, spare] : told)
+    for (const auto &[path, drop_priority] : optional_figures)
         if (auto column = figure_column(compared, path)) {
-            column->spare = spare;
+            column->drop_priority = drop_priority;
             columns.push_back(std::move(*column));
         }
     const bool lossy = any_lossy(compared), scored = any_scored(compared);
@@ -157,16 +157,17 @@ std::map<std::string, standing> standings(const comparison &compared, const comp
         if (view.best[i]) winners[view.group[i]].insert(view.labels[i]);
     std::map<std::string, standing> by_label;
     for (const size_t i : rows) {
-        standing &own = by_label[view.labels[i]];
+        standing &standing = by_label[view.labels[i]];
         if (view.best[i]) {
-            ++own.wins;
-            if (winners[view.group[i]].size() > 1) ++own.shared_wins;
+            ++standing.wins;
+            if (winners[view.group[i]].size() > 1) ++standing.shared_wins;
         }
-        const auto at = reference_ms.find(view.group[i]);
+        const auto reference_entry = reference_ms.find(view.group[i]);
         const double tpot_ms = shown_ms(compared.rows[i]);
-        if (at == reference_ms.end() || at->second <= 0 || tpot_ms <= 0) continue;
-        ++own.groups;
-        own.log_tpot_ratio += std::log(at->second / tpot_ms);
+        if (reference_entry == reference_ms.end() || reference_entry->second <= 0 || tpot_ms <= 0)
+            continue;
+        ++standing.groups;
+        standing.log_tpot_ratio += std::log(reference_entry->second / tpot_ms);
     }
     return by_label;
 }
@@ -367,8 +368,8 @@ std::vector<std::string> reading(const comparison &compared, const comparison_vi
         lines.push_back(text);
     if (const std::string text = lossy_sentence(compared, view); !text.empty())
         lines.push_back(text);
-    if (compared.rows.size() == 1 && compared.rows[0].asked)
-        lines.push_back(what_if_sentence(*compared.rows[0].asked));
+    if (compared.rows.size() == 1 && compared.rows[0].savings)
+        lines.push_back(what_if_sentence(*compared.rows[0].savings));
     add_warnings(lines, compared);
     return lines;
 }
@@ -376,12 +377,13 @@ std::vector<std::string> reading(const comparison &compared, const comparison_vi
 static std::string texts_of(const comparison &compared, const comparison_view &view,
                             size_t columns_max) {
     std::string text;
-    for (const written_text &one : written_texts(compared, view)) {
-        text += one.every_row ? format("{} wrote, every run alike:\n", one.text->model)
-                              : format("{} wrote with {}:\n", one.text->model, one.labels);
-        for (size_t i = 0; i < one.text->texts.size(); ++i)
+    for (const written_text &written : written_texts(compared, view)) {
+        text += written.every_row
+                    ? format("{} wrote, every run alike:\n", written.text->model)
+                    : format("{} wrote with {}:\n", written.text->model, written.labels);
+        for (size_t i = 0; i < written.text->texts.size(); ++i)
             for (const std::string &part :
-                 wrapped(one.text->prompts[i] + one.text->texts[i], columns_max - 24))
+                 wrapped(written.text->prompts[i] + written.text->texts[i], columns_max - 24))
                 text += "    " + part + "\n";
         text += "\n";
     }
@@ -425,25 +427,25 @@ static std::string what_if_tables(const comparison &compared, const comparison_v
     std::string text;
     for (const std::string &profile : view.profiles) {
         std::vector<std::string> labels;
-        std::vector<const what_if *> asked;
+        std::vector<const what_if *> savings;
         for (const size_t i : rows_on(compared, profile))
-            if (compared.rows[i].asked) {
+            if (compared.rows[i].savings) {
                 labels.push_back(format("{}, {}", view.labels[i], view.slots[i]));
-                asked.push_back(&*compared.rows[i].asked);
+                savings.push_back(&*compared.rows[i].savings);
             }
-        if (asked.empty()) continue;
+        if (savings.empty()) continue;
         text += "\n" + (view.profiles.size() > 1 ? profile + ": " : std::string());
-        text += what_if_table(labels, asked, columns_max) + "\n";
+        text += what_if_table(labels, savings, columns_max) + "\n";
     }
     return text;
 }
 
 std::string interrupted_text(const comparison &compared) {
-    const auto &how = compared.interrupted;
-    if (how.signal.empty()) return "";
-    return format("interrupted by {} after {} of {} rows{}{}", how.signal,
-                  compared.rows.size() + compared.failed.size(), how.rows,
-                  how.remedy.empty() ? "" : "; ", how.remedy);
+    const auto &interruption = compared.interrupted;
+    if (interruption.signal.empty()) return "";
+    return format("interrupted by {} after {} of {} rows{}{}", interruption.signal,
+                  compared.rows.size() + compared.failed.size(), interruption.rows,
+                  interruption.remedy.empty() ? "" : "; ", interruption.remedy);
 }
 
 std::string to_text(const comparison &compared, size_t columns_max) {

@@ -10,7 +10,7 @@ namespace moorage::core {
 std::string failed_text(std::span<const failed_row> rows, size_t columns) {
     std::string text, lead = "FAILED  ";
     for (const failed_row &row : rows) {
-        const std::string said = row.label.empty() ? row.why : row.label + ": " + row.why;
+        const std::string said = row.label.empty() ? row.reason : row.label + ": " + row.reason;
         for (const std::string &line : wrapped(said, columns - lead.size())) {
             text += lead + line + "\n";
             lead = "        ";
@@ -21,13 +21,13 @@ std::string failed_text(std::span<const failed_row> rows, size_t columns) {
 }
 
 json failed_json(std::span<const failed_row> rows) {
-    json all = json::array();
+    json list = json::array();
     for (const failed_row &row : rows) {
-        json one = {{"row", row.label}, {"error", row.why}};
-        if (row.death->is_object()) one.update(*row.death);
-        all.push_back(std::move(one));
+        json entry = {{"row", row.label}, {"error", row.reason}};
+        if (row.death->is_object()) entry.update(*row.death);
+        list.push_back(std::move(entry));
     }
-    return all;
+    return list;
 }
 
 }  // namespace moorage::core

@@ -10,7 +10,7 @@ namespace moorage::core {
 
 struct failed_row {
     std::string label;   // tells the row from others: "cache.plugin=mine, memory.experts=4"
-    std::string why;     // one line: the error, or what died, where, and why
+    std::string reason;  // one line: the error, or what died, where, and why
     json_box death;      // policy, library, kind, call, layer, token, signal ...; null: an error
     bool usage = false;  // the error is in the user's request
 };

@@ -17,9 +17,9 @@ namespace moorage::core {
 namespace {
 
 using enum figure_unit;
-using enum wanted;
-using run = const run_report &;
-using of_run = figure_row<run_report>;
+using enum better_when;
+using run_ref = const run_report &;
+using run_figure = figure_row<run_report>;
 
 double number(uint64_t count) { return static_cast<double>(count); }
 
@@ -31,231 +31,246 @@ json accuracy(bool has_predictions, uint64_t predicted, uint64_t right) {
     return has_predictions ? share_of(right, predicted) : json();
 }
 
-json layers_of(run of) {
+json layers_of(run_ref report) {
     json layers = json::array();
-    for (size_t i = 0; i < of.layers.size(); ++i) layers.push_back(layer_json({of, i}));
+    for (size_t i = 0; i < report.layers.size(); ++i) layers.push_back(layer_json({report, i}));
     return layers;
 }
 
-json facts_of(run of) {
-    json all = json::object();
-    for (const auto &[policy, facts] : of.facts)
-        for (const fact &one : facts) all[policy][one.name] = one.value;
-    return all;
+json facts_of(run_ref report) {
+    json by_policy = json::object();
+    for (const auto &[policy, facts] : report.facts)
+        for (const fact &fact : facts) by_policy[policy][fact.name] = fact.value;
+    return by_policy;
 }
 
 template <class Counts>
 json counts_of(const Counts &counts) {
-    json all = json::object();
-    for (const auto &[name, count] : counts) all[name] = count;
-    return all;
+    json object = json::object();
+    for (const auto &[name, count] : counts) object[name] = count;
+    return object;
 }
 
 template <class List>
 json list_of(const List &list) {
-    json all = json::array();
-    for (const auto &one : list) all.push_back(to_json(one));
-    return all;
+    json array = json::array();
+    for (const auto &element : list) array.push_back(to_json(element));
+    return array;
 }
 
-json policy_share(run of) {
-    if (of.policy_times.empty() || of.total_ms <= 0) return json();
+json policy_share(run_ref report) {
+    if (report.policy_times.empty() || report.total_ms <= 0) return json();
     double ms_in_policies = 0;
-    for (const policy_time &one : of.policy_times) ms_in_policies += one.ms;
-    return stable(ms_in_policies / of.total_ms);
+    for (const policy_time &entry : report.policy_times) ms_in_policies += entry.ms;
+    return stable(ms_in_policies / report.total_ms);
 }
 
-constexpr of_run run_rows[] = {
+constexpr run_figure run_rows[] = {
     {{"tokens", count, neither, "tokens", "number of processed tokens, of prompts and of outputs"},
-     [](run of) -> json { return of.tokens; }},
+     [](run_ref report) -> json { return report.tokens; }},
     {{"requests", count, neither, "requests", "number of completed requests"},
-     [](run of) -> json { return of.requests; }},
+     [](run_ref report) -> json { return report.requests; }},
     {{"executor", text, neither, "executor",
       "what executed the run: an emulator, or a real machine"},
-     [](run of) -> json { return of.executor; }},
+     [](run_ref report) -> json { return report.executor; }},
     {{"profile", text, neither, "hardware", "the machine of the run"},
-     [](run of) -> json { return of.profile; }},
+     [](run_ref report) -> json { return report.profile; }},
     {{"seed", count, neither, "seed", "random seed of the run"},
-     [](run of) -> json { return of.seed; }},
+     [](run_ref report) -> json { return report.seed; }},
     {{"virtual_time", flag, neither, "virtual time", "times are emulated, not measured"},
-     [](run of) -> json { return of.virtual_time; }},
+     [](run_ref report) -> json { return report.virtual_time; }},
     {{"tpot_ms.mean", ms, smaller, "TPOT ms",
       "mean time per output token, after the first token of a request"},
-     [](run of) { return time_figure(of.tpot_ms.mean); }},
+     [](run_ref report) { return time_figure(report.tpot_ms.mean); }},
     {{"tpot_ms.p50", ms, smaller, "p50 ms", "median time per output token"},
-     [](run of) { return time_figure(of.tpot_ms.p50); }},
+     [](run_ref report) { return time_figure(report.tpot_ms.p50); }},
     {{"tpot_ms.p99", ms, smaller, "p99 ms", "99 % of output tokens took at most this time"},
-     [](run of) { return time_figure(of.tpot_ms.p99); }},
+     [](run_ref report) { return time_figure(report.tpot_ms.p99); }},
     {{"ttft_ms.mean", ms, smaller, "TTFT ms",
       "mean time from a request's arrival to its first token"},
-     [](run of) { return time_figure(of.ttft_ms.mean); }},
+     [](run_ref report) { return time_figure(report.ttft_ms.mean); }},
     {{"ttft_ms.p50", ms, smaller, "TTFT p50 ms", "median time to the first token"},
-     [](run of) { return time_figure(of.ttft_ms.p50); }},
+     [](run_ref report) { return time_figure(report.ttft_ms.p50); }},
     {{"ttft_ms.p99", ms, smaller, "TTFT p99 ms", "99 % of first tokens took at most this time"},
-     [](run of) { return time_figure(of.ttft_ms.p99); }},
+     [](run_ref report) { return time_figure(report.ttft_ms.p99); }},
     {{"tokens_per_s", per_s, larger, "tokens/s", "tokens divided by the time of the run"},
-     [](run of) -> json { return stable(of.tokens_per_s); }},
+     [](run_ref report) -> json { return stable(report.tokens_per_s); }},
     {{"experts.requested", count, neither, "requested", "experts that layer steps requested"},
-     [](run of) -> json { return of.experts.requested; }},
+     [](run_ref report) -> json { return report.experts.requested; }},
     {{"experts.hits", count, larger, "hits",
       "requested experts that were whole in fast memory; in a cluster: on the entry node's server"},
-     [](run of) -> json { return of.experts.hits; }},
+     [](run_ref report) -> json { return report.experts.hits; }},
     {{"experts.partial_hits", count, larger, "partial hits",
       "requested experts with a part in fast memory, or on its way"},
-     [](run of) -> json { return of.experts.partial_hits; }},
+     [](run_ref report) -> json { return report.experts.partial_hits; }},
     {{"experts.misses", count, smaller, "misses",
       "requested experts with nothing in fast memory; in a cluster: not on the entry node's "
       "server"},
-     [](run of) -> json { return of.experts.misses; }},
+     [](run_ref report) -> json { return report.experts.misses; }},
     {{"experts.hit_rate", share, larger, "hit rate", "hits divided by requested experts"},
-     [](run of) -> json { return stable(of.experts.hit_rate()); }},
+     [](run_ref report) -> json { return stable(report.experts.hit_rate()); }},
     {{"experts.substituted", count, smaller, "substituted",
       "choices of the model that the router replaced, reweighted or dropped"},
-     [](run of) -> json { return of.experts.substituted; }},
+     [](run_ref report) -> json { return report.experts.substituted; }},
     {{"experts.on_cpu", count, neither, "on CPU", "experts that the CPU computed"},
-     [](run of) -> json { return of.experts.on_cpu; }},
+     [](run_ref report) -> json { return report.experts.on_cpu; }},
     {{"experts.remote", count, neither, "remote", "experts that other machines computed"},
-     [](run of) -> json { return of.experts.remote; }},
+     [](run_ref report) -> json { return report.experts.remote; }},
     {{"experts.loaded", count, smaller, "loaded", "experts loaded into fast memory on demand"},
-     [](run of) -> json { return of.experts.loaded; }},
+     [](run_ref report) -> json { return report.experts.loaded; }},
     {{"bytes.h2d", bytes, smaller, "to fast memory",
       "bytes moved to fast memory: demand, prefetched and behind together"},
-     [](run of) -> json { return of.bytes.h2d; }},
+     [](run_ref report) -> json { return report.bytes.h2d; }},
     {{"bytes.d2h", bytes, smaller, "back", "bytes of hidden states and outputs sent to the host"},
-     [](run of) -> json { return of.bytes.d2h; }},
+     [](run_ref report) -> json { return report.bytes.d2h; }},
     {{"bytes.network", bytes, smaller, "network", "bytes between machines, moved experts included"},
-     [](run of) -> json { return of.bytes.network; }},
+     [](run_ref report) -> json { return report.bytes.network; }},
     {{"bytes.prefetched", bytes, neither, "prefetched",
       "bytes loaded before a step asked for them"},
-     [](run of) -> json { return of.bytes.prefetched; }},
+     [](run_ref report) -> json { return report.bytes.prefetched; }},
     {{"bytes.prefetch_used", bytes, larger, "prefetch used",
       "prefetched bytes that a step asked for"},
-     [](run of) -> json { return of.bytes.prefetch_used; }},
+     [](run_ref report) -> json { return report.bytes.prefetch_used; }},
     {{"bytes.prefetch_wasted", bytes, smaller, "prefetch wasted",
       "prefetched bytes that were never used: gone before, or computed elsewhere"},
-     [](run of) -> json { return of.bytes.prefetch_wasted; }},
+     [](run_ref report) -> json { return report.bytes.prefetch_wasted; }},
     {{"bytes.behind", bytes, neither, "behind",
       "bytes loaded for later steps while the CPU computed"},
-     [](run of) -> json { return of.bytes.behind; }},
+     [](run_ref report) -> json { return report.bytes.behind; }},
     {{"bytes.first_fill", bytes, neither, "first fill", "bytes of the first content of the caches"},
-     [](run of) -> json { return of.arrangement.first_bytes; }},
+     [](run_ref report) -> json { return report.arrangement.first_bytes; }},
     {{"bytes.refill", bytes, smaller, "refill", "bytes loaded because budgets changed"},
-     [](run of) -> json { return of.arrangement.bytes; }},
+     [](run_ref report) -> json { return report.arrangement.bytes; }},
     {{"bytes.prefetch_cut_off", bytes, smaller, "prefetch cut off",
       "wasted bytes of prefetches that ended before they arrived"},
-     [](run of) -> json { return of.bytes.prefetch_cut_off; }},
+     [](run_ref report) -> json { return report.bytes.prefetch_cut_off; }},
     {{"bytes.demand", bytes, smaller, "demand",
       "bytes loaded because a layer step waited for them"},
-     [](run of) -> json { return of.bytes.demand; }},
+     [](run_ref report) -> json { return report.bytes.demand; }},
     {{"time_ms.compute", ms, neither, "compute", "time in which the device computed"},
-     [](run of) -> json { return stable(of.time.compute); }},
+     [](run_ref report) -> json { return stable(report.time.compute); }},
     {{"time_ms.transfer", ms, neither, "transfer",
       "time in which the link to fast memory was busy"},
-     [](run of) -> json { return stable(of.time.transfer); }},
+     [](run_ref report) -> json { return stable(report.time.transfer); }},
     {{"time_ms.stall", ms, smaller, "stall", "time in which the device waited for an expert"},
-     [](run of) -> json { return stable(of.time.stall); }},
+     [](run_ref report) -> json { return stable(report.time.stall); }},
     {{"time_ms.cpu", ms, neither, "CPU", "time in which the CPU computed experts"},
-     [](run of) -> json { return stable(of.time.cpu); }},
+     [](run_ref report) -> json { return stable(report.time.cpu); }},
     {{"time_ms.policy", ms, smaller, "policies",
       "time in which the host decided: policies, and checks of their advice; null in virtual time"},
-     [](run of) -> json { return of.virtual_time ? json() : json(stable(of.time.policy)); }},
+     [](run_ref report) -> json {
+         return report.virtual_time ? json() : json(stable(report.time.policy));
+     }},
     {{"prediction.accuracy", share, larger, "predicted",
       "share of requested experts that were among the first predicted"},
-     [](run of) { return accuracy(of.has_predictions, of.predicted, of.predicted_right); }},
+     [](run_ref report) {
+         return accuracy(report.has_predictions, report.predicted, report.predicted_right);
+     }},
     {{"layers", parts, neither, "layers", "figures of each layer"}, layers_of},
     {{"config", parts, neither, "config", "the resolved configuration, by section"},
-     [](run of) -> json { return of.config->is_null() ? json::object() : *of.config; }},
+     [](run_ref report) -> json {
+         return report.config->is_null() ? json::object() : *report.config;
+     }},
     {{"faults", parts, smaller, "faults",
       "how often each policy broke the rules: advice that was not taken, or a change of the "
       "process that was undone"},
-     [](run of) -> json { return counts_of(of.faults); }},
+     [](run_ref report) -> json { return counts_of(report.faults); }},
     {{"title", text, neither, "title", "title in the configuration"},
-     [](run of) -> json { return of.title; }},
+     [](run_ref report) -> json { return report.title; }},
     {{"total_ms", ms, smaller, "total",
       "time from the end of the first fill to the end of the run"},
-     [](run of) -> json { return stable(of.total_ms); }},
+     [](run_ref report) -> json { return stable(report.total_ms); }},
     {{"refill.changes", count, neither, "new budgets", "number of budget changes"},
-     [](run of) -> json { return of.arrangement.changes; }},
+     [](run_ref report) -> json { return report.arrangement.changes; }},
     {{"refill.ms", ms, smaller, "refill time", "time to load experts after budget changes"},
-     [](run of) -> json { return stable(of.arrangement.ms); }},
+     [](run_ref report) -> json { return stable(report.arrangement.ms); }},
     {{"refill.first_ms", ms, neither, "first fill time", "time to load the first content"},
-     [](run of) -> json { return stable(of.arrangement.first_ms); }},
+     [](run_ref report) -> json { return stable(report.arrangement.first_ms); }},
     {{"opt_misses", count, neither, "optimum",
       "misses of the offline optimum with the same slots and sharing; null: not comparable"},
-     [](run of) -> json { return of.opt_misses == 0 ? json() : json(of.opt_misses); }},
+     [](run_ref report) -> json {
+         return report.opt_misses == 0 ? json() : json(report.opt_misses);
+     }},
     {{"opt_reason", text, neither, "no optimum", "why the optimum was not counted"},
-     [](run of) -> json { return of.opt_reason.empty() ? json() : json(of.opt_reason); }},
+     [](run_ref report) -> json {
+         return report.opt_reason.empty() ? json() : json(report.opt_reason);
+     }},
     {{"causes", parts, neither, "causes",
       "where the time of prefill and of decode went, in ms: compute, launch, link, disk, cpu, "
       "network, away (other devices), policy, host, idle (no request); network, policy or idle is "
       "missing if it is 0"},
-     [](run of) -> json { return of.causes.empty() ? json() : causes_json(causes_of(of)); }},
+     [](run_ref report) -> json {
+         return report.causes.empty() ? json() : causes_json(causes_of(report));
+     }},
     {{"warnings", parts, smaller, "warnings", "warnings, one sentence each"},
-     [](run of) -> json { return of.warnings; }},
+     [](run_ref report) -> json { return report.warnings; }},
     {{"misfit", text, neither, "misfit",
       "what the run needs beyond the memory of the emulated machine; null: it fits"},
-     [](run of) -> json { return of.misfit.empty() ? json() : json(of.misfit); }},
+     [](run_ref report) -> json { return report.misfit.empty() ? json() : json(report.misfit); }},
     {{"per_token.h2d_bytes", bytes, smaller, "moved/token", "bytes moved to fast memory per token"},
-     [](run of) -> json {
-         return of.tokens == 0 ? json() : json(stable(number(of.bytes.h2d) / number(of.tokens)));
+     [](run_ref report) -> json {
+         return report.tokens == 0 ? json()
+                                   : json(stable(number(report.bytes.h2d) / number(report.tokens)));
      }},
     {{"shares.wasted", share, smaller, "wasted",
       "share of prefetched bytes that no step asked for"},
-     [](run of) { return share_of(of.bytes.prefetch_wasted, of.bytes.prefetched); }},
+     [](run_ref report) {
+         return share_of(report.bytes.prefetch_wasted, report.bytes.prefetched);
+     }},
     {{"shares.late", share, smaller, "late",
       "share of prefetched bytes that were still on their way when a step asked for them"},
-     [](run of) { return share_of(of.bytes.prefetch_late, of.bytes.prefetched); }},
+     [](run_ref report) { return share_of(report.bytes.prefetch_late, report.bytes.prefetched); }},
     {{"shares.on_cpu", share, neither, "on CPU",
       "share of requested experts that the CPU computed"},
-     [](run of) { return share_of(of.experts.on_cpu, of.experts.requested); }},
+     [](run_ref report) { return share_of(report.experts.on_cpu, report.experts.requested); }},
     {{"shares.substituted", share, smaller, "substituted",
       "share of the model's own choices that were replaced, reweighted or dropped"},
-     [](run of) { return share_of(of.experts.substituted, of.routing.choices); }},
+     [](run_ref report) { return share_of(report.experts.substituted, report.routing.choices); }},
     {{"shares.policies", share, smaller, "policies",
       "share of the run's time that the host spent inside policies"},
      policy_share},
     {{"misses_over_optimum", ratio, smaller, "misses/OPT",
       "misses divided by those of the offline optimum; below 1 only if experts are moved ahead of "
       "time"},
-     [](run of) { return share_of(of.experts.misses, of.opt_misses); }},
+     [](run_ref report) { return share_of(report.experts.misses, report.opt_misses); }},
     {{"without_advice", parts, smaller, "without advice",
       "calls that a policy left to the default, by policy", "if there are any"},
-     [](run of) -> json { return counts_of(of.without_advice); },
-     [](run of) { return !of.without_advice.empty(); }},
+     [](run_ref report) -> json { return counts_of(report.without_advice); },
+     [](run_ref report) { return !report.without_advice.empty(); }},
     {{"facts", parts, neither, "facts", "figures that policies report about themselves",
       "if they report any"},
      facts_of,
-     [](run of) { return !of.facts.empty(); }},
+     [](run_ref report) { return !report.facts.empty(); }},
     {{"policy_times", parts, smaller, "inside policies",
       "calls and ms inside policies, by policy and function",
       "if calls are timed: on real machines, and with [emulator] policy_time = \"measured\""},
-     [](run of) -> json { return policy_times_json(of); },
-     [](run of) { return !of.policy_times.empty(); }},
+     [](run_ref report) -> json { return policy_times_json(report); },
+     [](run_ref report) { return !report.policy_times.empty(); }},
     {{"devices", parts, neither, "devices", "figures of each GPU", "with several GPUs"},
-     [](run of) { return list_of(of.devices); },
-     [](run of) { return !of.devices.empty(); }},
+     [](run_ref report) { return list_of(report.devices); },
+     [](run_ref report) { return !report.devices.empty(); }},
     {{"host", parts, neither, "host memory", "figures of host memory as a cache of the disk",
       "if it does not hold all experts"},
-     [](run of) { return to_json(*of.host); },
-     [](run of) { return of.host.has_value(); }},
+     [](run_ref report) { return to_json(*report.host); },
+     [](run_ref report) { return report.host.has_value(); }},
     {{"routing", parts, neither, "routing", "what happened to the model's own choices",
       "for routers that may change them"},
-     [](run of) { return to_json(of.routing, of.experts.substituted); },
-     [](run of) { return of.lossy; }},
+     [](run_ref report) { return to_json(report.routing, report.experts.substituted); },
+     [](run_ref report) { return report.lossy; }},
     {{"versions", parts, neither, "versions", "what was computed in each version of the experts",
       "if experts have two versions"},
      versions_json,
-     [](run of) { return !of.version_names.empty(); }},
+     [](run_ref report) { return !report.version_names.empty(); }},
     {{"text", parts, neither, "text", "what a model wrote, or how well it predicted a text",
       "for models"},
-     [](run of) { return to_json(of.text); },
-     [](run of) { return !of.text.model.empty(); }},
+     [](run_ref report) { return to_json(report.text); },
+     [](run_ref report) { return !report.text.model.empty(); }},
     {{"guard", parts, neither, "guard", "what the run tried to do without", "for guarded runs"},
-     [](run of) { return list_of(of.guard); },
-     [](run of) { return !of.guard.empty(); }},
+     [](run_ref report) { return list_of(report.guard); },
+     [](run_ref report) { return !report.guard.empty(); }},
     {{"cluster", parts, neither, "cluster", "figures of a cluster", "for clusters"},
-     [](run of) { return to_json(*of.cluster); },
-     [](run of) { return of.cluster.has_value(); }}};
+     [](run_ref report) { return to_json(*report.cluster); },
+     [](run_ref report) { return report.cluster.has_value(); }}};
 
 // Headings of tables in which a command combines figures of several runs or layers.
 constexpr figure headings[] = {
@@ -275,23 +290,24 @@ constexpr figure headings[] = {
 std::span<const figure> heading_words() { return headings; }
 
 json to_json(const run_report &report) {
-    return table_json(std::span<const of_run>(run_rows), report);
+    return table_json(std::span<const run_figure>(run_rows), report);
 }
 
-json value_of_figure(const run_report &of, std::string_view path) {
-    for (const of_run &row : run_rows)
-        if (row.path == path) return !row.there || row.there(of) ? row.make(of) : json();
+json value_of_figure(const run_report &report, std::string_view path) {
+    for (const run_figure &row : run_rows)
+        if (row.path == path)
+            return !row.applies || row.applies(report) ? row.make(report) : json();
     return json();
 }
 
 const std::vector<std::pair<std::string, const figure *>> &all_figures() {
-    static const auto all = [] {
-        std::vector<std::pair<std::string, const figure *>> made;
-        add_words(std::span<const of_run>(run_rows), "", made);
-        add_part_words(made);
-        return made;
+    static const auto figures = [] {
+        std::vector<std::pair<std::string, const figure *>> table;
+        add_words(std::span<const run_figure>(run_rows), "", table);
+        add_part_words(table);
+        return table;
     }();
-    return all;
+    return figures;
 }
 
 }  // namespace moorage::core

@@ -2,8 +2,8 @@
 // meaning, where it applies, and how it is read from a report.
 //
 //     constexpr figure_row<run_report> rows[] = {
-//         {{"tokens_per_s", figure_unit::per_s, wanted::larger, "tokens/s", "over the whole run"},
-//          [](const run_report &of) -> json { return stable(of.tokens_per_s); }}};
+//         {{"tokens_per_s", figure_unit::per_s, better_when::larger, "tokens/s", "whole run"},
+//          [](const run_report &report) -> json { return stable(report.tokens_per_s); }}};
 //
 // JSON, columns of comparisons, pages, targets of `tune` and `moorage help` are made from these
 // tables. A row without a producer does not compile. A figure that was not measured is null.
@@ -26,34 +26,35 @@ enum class figure_unit : uint8_t { text, flag, count, share, ratio, ms, s, bytes
 std::string_view name_of(figure_unit unit);  // "ms", "share of 1"
 
 // In which direction a figure is better, for targets and marks.
-enum class wanted : uint8_t { neither, smaller, larger };
+enum class better_when : uint8_t { neither, smaller, larger };
 
 struct figure {
     std::string_view path;  // "tpot_ms.p99"; for an element of a list, without the list's name
     figure_unit unit = figure_unit::text;
-    wanted better = wanted::neither;
-    std::string_view label;       // heading of a column: "p99 ms"
-    std::string_view meaning;     // a sentence without a full stop
-    std::string_view where = {};  // the reports that have it; "": all
+    better_when better = better_when::neither;
+    std::string_view label;           // heading of a column: "p99 ms"
+    std::string_view meaning;         // a sentence without a full stop
+    std::string_view condition = {};  // the reports that have it; "": all
 };
 
-template <class Of>
+template <class Subject>
 struct figure_row : figure {
-    json (*make)(const Of &);
-    bool (*there)(const Of &);  // null: always
+    json (*make)(const Subject &);
+    bool (*applies)(const Subject &);  // null: always
 
-    consteval figure_row(figure words, json (*produce)(const Of &),
-                         bool (*applies)(const Of &) = nullptr)
-        : figure(words), make(produce), there(applies) {
+    consteval figure_row(figure words, json (*produce)(const Subject &),
+                         bool (*test)(const Subject &) = nullptr)
+        : figure(words), make(produce), applies(test) {
         if (make == nullptr) throw "a figure needs a producer";
-        if ((there == nullptr) != where.empty()) throw "where a figure is has words and a test";
+        if ((applies == nullptr) != condition.empty())
+            throw "where a figure is has words and a test";
     }
 };
 
 // Puts `value` at a path of objects. Creates these objects.
-void put_at(json &into, std::string_view path, json value);
+void put_at(json &root, std::string_view path, json value);
 // The value at a path of objects and, by number, of lists. null: there is no such place.
-const json *at_path(const json &of, std::string_view path);
+const json *at_path(const json &root, std::string_view path);
 
 // All figures of a run's report by their whole paths ("layers.*.hit_rate"), in order.
 const std::vector<std::pair<std::string, const figure *>> &all_figures();
@@ -72,7 +73,7 @@ const figure *find_heading(std::string_view label);
 // Whether two headings are equal, except for upper case and a unit of time after them.
 bool same_label(std::string_view a, std::string_view b);
 // The value of a run's own figure (not of a list's element). Null: not measured, or no such one.
-json value_of_figure(const run_report &of, std::string_view path);
+json value_of_figure(const run_report &report, std::string_view path);
 
 // A measured time. null if nothing was timed, because no time is 0.
 json time_figure(double ms);

@@ -17,12 +17,12 @@ constexpr std::array<std::string_view, 3> better_names = {"", "smaller", "larger
 
 // "layers.3.hit_rate" as "layers.*.hit_rate".
 std::string with_stars(std::string_view name) {
-    std::string all;
+    std::string starred;
     for (const std::string &key : split(name, '.')) {
         const bool index = key.find_first_not_of("0123456789") == std::string::npos;
-        all += (all.empty() ? "" : ".") + (index && !key.empty() ? "*" : key);
+        starred += (starred.empty() ? "" : ".") + (index && !key.empty() ? "*" : key);
     }
-    return all;
+    return starred;
 }
 
 // As far as a name may be shortened: its end, after a point.
@@ -46,45 +46,45 @@ std::string plain_label(std::string_view label) {
 
 std::string_view name_of(figure_unit unit) { return unit_names[static_cast<size_t>(unit)]; }
 
-void put_at(json &into, std::string_view path, json value) {
-    json *at = &into;
+void put_at(json &root, std::string_view path, json value) {
+    json *node = &root;
     for (size_t dot; (dot = path.find('.')) != std::string_view::npos; path.remove_prefix(dot + 1))
-        at = &(*at)[std::string(path.substr(0, dot))];
-    (*at)[std::string(path)] = std::move(value);
+        node = &(*node)[std::string(path.substr(0, dot))];
+    (*node)[std::string(path)] = std::move(value);
 }
 
-const json *at_path(const json &of, std::string_view path) {
-    const json *at = &of;
+const json *at_path(const json &root, std::string_view path) {
+    const json *node = &root;
     for (const std::string &key : split(path, '.')) {
-        if (at->is_array()) {
+        if (node->is_array()) {
             size_t index = 0;
             const auto [end, failure] = std::from_chars(key.data(), key.data() + key.size(), index);
-            if (failure != std::errc() || end != key.data() + key.size() || index >= at->size())
+            if (failure != std::errc() || end != key.data() + key.size() || index >= node->size())
                 return nullptr;
-            at = &(*at)[index];
-        } else if (at->is_object() && at->contains(key)) {
-            at = &at->at(key);
+            node = &(*node)[index];
+        } else if (node->is_object() && node->contains(key)) {
+            node = &node->at(key);
         } else {
             return nullptr;
         }
     }
-    return at;
+    return node;
 }
 
 const figure *find_figure(std::string_view name) {
     const auto path = path_of_figure(name);
-    for (const auto &[known, one] : all_figures())
-        if (path && known == *path) return one;
+    for (const auto &[known, figure] : all_figures())
+        if (path && known == *path) return figure;
     return nullptr;
 }
 
-std::optional<std::string> path_of_figure(std::string_view given) {
-    const std::string name = with_stars(given);
+std::optional<std::string> path_of_figure(std::string_view requested_name) {
+    const std::string name = with_stars(requested_name);
     if (name.empty()) return {};
     const std::string mean = name + ".mean";  // a summary stands for it
-    for (const auto &[path, one] : all_figures())
+    for (const auto &[path, figure] : all_figures())
         if (path == name || path == mean) return path;
-    for (const auto &[path, one] : all_figures())
+    for (const auto &[path, figure] : all_figures())
         if (ends_as(path, name) || ends_as(path, mean)) return path;
     return {};
 }
@@ -93,8 +93,8 @@ bool same_label(std::string_view a, std::string_view b) { return plain_label(a) 
 
 std::optional<std::string> path_of_label(std::string_view label) {
     std::optional<std::string> of_element;
-    for (const auto &[path, one] : all_figures()) {
-        if (!same_label(one->label, label)) continue;
+    for (const auto &[path, figure] : all_figures()) {
+        if (!same_label(figure->label, label)) continue;
         if (path.find('*') == std::string::npos) return path;
         if (!of_element) of_element = path;
     }
@@ -102,8 +102,8 @@ std::optional<std::string> path_of_label(std::string_view label) {
 }
 
 const figure *find_heading(std::string_view label) {
-    for (const figure &one : heading_words())
-        if (same_label(one.label, label)) return &one;
+    for (const figure &figure : heading_words())
+        if (same_label(figure.label, label)) return &figure;
     return nullptr;
 }
 
@@ -134,13 +134,13 @@ std::string figure_text(figure_unit unit, const json &value) {
 }
 
 json figures_json() {
-    json all = json::object();
-    for (const auto &[path, one] : all_figures())
-        all[path] = {{"label", one->label},
-                     {"unit", name_of(one->unit)},
-                     {"meaning", one->meaning},
-                     {"better", better_names[static_cast<size_t>(one->better)]}};
-    return all;
+    json figures = json::object();
+    for (const auto &[path, figure] : all_figures())
+        figures[path] = {{"label", figure->label},
+                         {"unit", name_of(figure->unit)},
+                         {"meaning", figure->meaning},
+                         {"better", better_names[static_cast<size_t>(figure->better)]}};
+    return figures;
 }
 
 }  // namespace moorage::core

@@ -34,7 +34,8 @@ int decimals_for_three_digits(double value) {
 
 std::string with_commas(uint64_t count) {
     std::string digits = format("{}", count);
-    for (size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
+    for (size_t position = digits.size(); position > 3; position -= 3)
+        digits.insert(position - 3, ",");
     return digits;
 }
 

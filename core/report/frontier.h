@@ -17,15 +17,15 @@ namespace moorage::core {
 
 // Fills in trials and the trend. A parameter without a preference is a cost, so the smallest value
 // is preferred. Errors are those of `run`.
-status trace_frontier(tuning &of, const run_points &run, const search_limits &limits);
+status trace_frontier(tuning &tuning, const run_points &run, const search_limits &limits);
 
 // The Pareto-optimal trials among those that count: no other trial is better in the parameter or in
 // the figure without being worse in the other. By the parameter, the cheapest first.
-std::vector<size_t> pareto_set(const tuning &of);
+std::vector<size_t> pareto_set(const tuning &tuning);
 
-std::string frontier_text(const tuning &of);  // for a terminal, at most 80 columns
+std::string frontier_text(const tuning &tuning);  // for a terminal, at most 80 columns
 // {"params", "targets", "samples", "failed" as of a search, "frontier": samples}
-json frontier_json(const tuning &of);
-std::string frontier_html(const tuning &of);  // a page of its own
+json frontier_json(const tuning &tuning);
+std::string frontier_html(const tuning &tuning);  // a page of its own
 
 }  // namespace moorage::core

@@ -20,7 +20,7 @@ std::string figures_of(const guard_arm &arm) {
 std::string times(uint64_t count) { return count == 1 ? "once" : format("{} times", count); }
 
 std::string decision(const guard_arm &arm) {
-    std::string text = arm.on ? "on" : "off";
+    std::string text = arm.enabled ? "on" : "off";
     if (arm.changes != 0) text += format(" since token {}", with_commas(arm.since_token));
     return text;
 }
@@ -39,10 +39,10 @@ json to_json(const guard_arm &arm) {
     const bool tried = was_tried(arm);
     return {{"name", arm.name},
             {"phase", arm.phase},
-            {"on", arm.on},
+            {"on", arm.enabled},
             {"on_ms", tried ? json(stable(arm.on_ns / 1e6)) : json()},
             {"off_ms", tried ? json(stable(arm.off_ns / 1e6)) : json()},
-            {"why", arm.why.empty() ? json() : json(arm.why)},
+            {"why", arm.reason.empty() ? json() : json(arm.reason)},
             {"since_token", arm.since_token},
             {"trials", arm.trials},
             {"changes", arm.changes},
@@ -56,7 +56,7 @@ std::vector<std::pair<std::string, std::string>> guard_lines(const std::vector<g
         if (was_tried(arm))
             text += format("; {}; tried {}", figures_of(arm), times(arm.trials));
         else
-            text += ", not tried: " + arm.why;
+            text += ", not tried: " + arm.reason;
         if (arm.off_tokens != 0) text += format(", off for {} tokens", with_commas(arm.off_tokens));
         lines.emplace_back(lines.empty() ? "guard" : "", text);
     }
@@ -64,12 +64,12 @@ std::vector<std::pair<std::string, std::string>> guard_lines(const std::vector<g
 }
 
 std::string guard_warning(const guard_arm &arm) {
-    if (arm.on || arm.as_configured) return "";
+    if (arm.enabled || arm.as_configured) return "";
     std::string text = format("guard: {} is switched off in {}", arm.name, arm.phase);
     if (was_tried(arm))
         text += format(" since token {}: {}", with_commas(arm.since_token), figures_of(arm));
     else
-        text += ": " + arm.why;
+        text += ": " + arm.reason;
     return text + format("; {} makes it permanent", remedy(arm));
 }
 

@@ -13,11 +13,11 @@ namespace moorage::core {
 // One thing that a run can do without (prefetch, cache, substitution), in one phase.
 struct guard_arm {
     std::string name, phase;     // phase: "prefill" or "decode"
-    bool on = true;              // at the end
+    bool enabled = true;         // at the end
     bool as_configured = false;  // the configuration wants it so
-    // Times of the last trial, per token. Both 0: there was none, and `why` says why not.
+    // Times of the last trial, per token. Both 0: there was none, and `reason` says why not.
     double on_ns = 0, off_ns = 0;
-    std::string why;
+    std::string reason;
     uint64_t since_token = 0;  // since when the decision stands
     uint64_t trials = 0, changes = 0;
     uint64_t off_tokens = 0;  // handled without it, trials included

@@ -17,14 +17,14 @@ constexpr const char *rules =
 
 // JSON that can stand in a <script>: "<" is in texts only, where it may be written as an escape.
 std::string script_json(const json &data) {
-    std::string out;
+    std::string escaped;
     for (const char c : json_line(data)) {
         if (c == '<')
-            out += "\\u003c";
+            escaped += "\\u003c";
         else
-            out += c;
+            escaped += c;
     }
-    return out;
+    return escaped;
 }
 
 std::string chapter(const std::string &heading, const std::string &body) {
@@ -34,27 +34,27 @@ std::string chapter(const std::string &heading, const std::string &body) {
 
 // Numbers are not parted from their units.
 std::string unparted(std::string_view text) {
-    std::string out;
+    std::string joined;
     for (size_t i = 0; i < text.size(); ++i)
         if (before_unit(text, i))
-            out += "\u00a0";
+            joined += "\u00a0";
         else
-            out += text[i];
-    return out;
+            joined += text[i];
+    return joined;
 }
 
 std::string sentences(const std::vector<std::string> &reading) {
     std::string html;
-    for (const std::string &one : reading)
-        html += (one.starts_with("warning") ? "<li class=\"warning\">" : "<li>") +
-                escape_markup(unparted(one)) + "</li>\n";
+    for (const std::string &sentence : reading)
+        html += (sentence.starts_with("warning") ? "<li class=\"warning\">" : "<li>") +
+                escape_markup(unparted(sentence)) + "</li>\n";
     return html.empty() ? "" : "<ul>\n" + html + "</ul>\n";
 }
 
 std::string failed_table(std::span<const failed_row> rows) {
     std::string html;
     for (const failed_row &row : rows)
-        html += "<tr>" + element("th", row.label) + element("td", row.why) + "</tr>\n";
+        html += "<tr>" + element("th", row.label) + element("td", row.reason) + "</tr>\n";
     return html.empty() ? ""
                         : "<div class=\"wide\"><table class=\"words\">\n<tbody>\n" + html +
                               "</tbody>\n</table></div>\n";
@@ -63,44 +63,45 @@ std::string failed_table(std::span<const failed_row> rows) {
 }  // namespace
 
 std::string escape_markup(std::string_view text) {
-    std::string out;
+    std::string escaped;
     for (const char c : repaired_utf8(text)) {
         if (c == '&')
-            out += "&amp;";
+            escaped += "&amp;";
         else if (c == '<')
-            out += "&lt;";
+            escaped += "&lt;";
         else if (c == '>')
-            out += "&gt;";
+            escaped += "&gt;";
         else if (c == '"')
-            out += "&quot;";
+            escaped += "&quot;";
         else if (c == '\'')
-            out += "&#39;";
+            escaped += "&#39;";
         else if (c == '\n' || c == '\t' || static_cast<unsigned char>(c) >= 0x20)
-            out += c;
+            escaped += c;
         else
-            out += ' ';
+            escaped += ' ';
     }
-    return out;
+    return escaped;
 }
 
 std::string element(const std::string &name, const std::string &text) {
     return "<" + name + ">" + escape_markup(text) + "</" + name + ">";
 }
 
-std::string to_html(const page &of) {
-    const json carried = {{"kind", of.kind}, {"figures", figures_json()}, {"data", *of.data}};
+std::string to_html(const page &page) {
+    const json carried = {{"kind", page.kind}, {"figures", figures_json()}, {"data", *page.data}};
     std::string html = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\n";
     html += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n";
-    html += rules + element("title", of.title) + "\n<style>\n" + uplot_style + "\n" + page_style +
-            "</style></head>\n<body><main>\n" + element("h1", of.title) + "\n";
-    if (!of.command.empty()) html += element("pre", of.command) + "\n";
-    html += chapter("In short", sentences(of.reading)) + chapter("Failed", failed_table(of.failed));
+    html += rules + element("title", page.title) + "\n<style>\n" + uplot_style + "\n" + page_style +
+            "</style></head>\n<body><main>\n" + element("h1", page.title) + "\n";
+    if (!page.command.empty()) html += element("pre", page.command) + "\n";
+    html +=
+        chapter("In short", sentences(page.reading)) + chapter("Failed", failed_table(page.failed));
     html +=
         "<div id=\"drawn\"></div>\n<noscript><p class=\"note\">The drawings need a browser "
         "with scripts; the page asks for nothing from outside.</p></noscript>\n";
-    if (!of.text.empty())
+    if (!page.text.empty())
         html += "<details><summary>As a terminal shows it</summary>\n<pre>" +
-                escape_markup(of.text) + "</pre></details>\n";
+                escape_markup(page.text) + "</pre></details>\n";
     html += "<script type=\"application/json\" id=\"carried\">" + script_json(carried) +
             "</script>\n<script>/*\n" + uplot_licence + "*/\n" + uplot_script +
             "</script>\n<script>" + page_script;

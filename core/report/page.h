@@ -29,7 +29,7 @@ struct page {
     json_box data = {};
 };
 // Well-formed XML apart from the doctype line and what is in <script>.
-std::string to_html(const page &of);
+std::string to_html(const page &page);
 
 // For text and attribute values; control characters and broken UTF-8 are replaced.
 std::string escape_markup(std::string_view text);

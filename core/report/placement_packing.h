@@ -8,16 +8,16 @@
 
 namespace moorage::core {
 
-void each_field(auto &of, auto &&each) requires packed_as<decltype(of), plan> {
-    auto &[policy, copies, facts, seconds] = of;
-    each(policy, copies, facts, seconds);
+void each_field(auto &value, auto &&visit) requires packed_as<decltype(value), plan> {
+    auto &[policy, copies, facts, seconds] = value;
+    visit(policy, copies, facts, seconds);
 }
 
-void each_field(auto &of, auto &&each) requires packed_as<decltype(of), latency_figures> {
+void each_field(auto &value, auto &&visit) requires packed_as<decltype(value), latency_figures> {
     auto &[token_s, empty_s, saved_s, batch_token_s, home_token_s, home_local_ratio, calls_per_s,
-           remote_calls_per_s, local_ratio, absent] = of;
-    each(token_s, empty_s, saved_s, batch_token_s, home_token_s, home_local_ratio, calls_per_s,
-         remote_calls_per_s, local_ratio, absent);
+           remote_calls_per_s, local_ratio, absent] = value;
+    visit(token_s, empty_s, saved_s, batch_token_s, home_token_s, home_local_ratio, calls_per_s,
+          remote_calls_per_s, local_ratio, absent);
 }
 
 }  // namespace moorage::core

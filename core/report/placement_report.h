@@ -17,7 +17,7 @@ namespace moorage::core {
 // One policy on one cluster.
 struct placement_row {
     size_t scene = 0;     // of the report's
-    plan made;            // only `policy` is set if it was refused
+    plan placement;       // only `policy` is set if it was refused
     std::string refusal;  // the policy's reason for no plan, or why the row failed
     latency_figures figures;
     bool failed = false;  // an error, or the policy died
@@ -25,7 +25,7 @@ struct placement_row {
 };
 
 struct placement_scene {
-    scene of;
+    scene setup;
     // "cluster.servers.expert_memory_bytes", "2.5e9": the swept settings, in the order of the
     // sweeps.
     std::vector<std::pair<std::string, std::string>> settings;
@@ -46,21 +46,21 @@ const scene &shown_scene(const placement_report &report);
 double latency_ms(const placement_row &row);
 double empty_latency_ms(const placement_row &row);
 // Whether tokens of some home pass a layer together. Then the latency in batches differs.
-bool in_batches(const scene &of);
+bool in_batches(const scene &scene);
 bool has_cloud(const placement_report &report, const placement_row &row);
 // SlimCaching's F, the milliseconds saved a token, if there is a cloud. Otherwise Prism's Eq. (2),
 // remote calls a second. The second value says which.
 std::pair<double, const char *> objective(const placement_report &report, const placement_row &row);
 
 // Sums over devices: used bytes and available bytes.
-std::pair<uint64_t, uint64_t> memory_bytes(const scene &of, const plan &made);
+std::pair<uint64_t, uint64_t> memory_bytes(const scene &scene, const plan &plan);
 // The share of each layer's experts that the server holds: [servers][layers]. Layers of all models,
 // one model after the other.
-std::vector<std::vector<double>> layer_shares(const scene &of, const plan &made);
+std::vector<std::vector<double>> layer_shares(const scene &scene, const plan &plan);
 // The last word of a key, "expert_memory_bytes".
 std::string short_key(const std::string &key);
 // "8 servers with 8 devices, 20 users, a cloud; 2 models with 256 experts"
-std::string scene_text(const scene &of);
+std::string scene_text(const scene &scene);
 
 // At most 80 columns.
 std::string to_text(const placement_report &report);

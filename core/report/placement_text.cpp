@@ -13,18 +13,18 @@ constexpr size_t columns_max = 80, listed_max = 12, name_columns_max = 22, headi
 
 // "heading      text", its further lines below the text.
 std::string paragraph(const std::string &heading, const std::string &text) {
-    std::string out, start = padded_right(heading, heading_columns);
+    std::string lines, start = padded_right(heading, heading_columns);
     for (const std::string &line : wrapped(text, columns_max - heading_columns)) {
-        out += start + line + "\n";
+        lines += start + line + "\n";
         start = std::string(heading_columns, ' ');
     }
-    return out;
+    return lines;
 }
 
-std::string facts_text(const plan &made) {
+std::string facts_text(const plan &plan) {
     std::string text;
-    for (const fact &one : made.facts)
-        text += (text.empty() ? "" : ", ") + one.name + " " + three_digits(one.value);
+    for (const fact &fact : plan.facts)
+        text += (text.empty() ? "" : ", ") + fact.name + " " + three_digits(fact.value);
     return text;
 }
 
@@ -37,48 +37,48 @@ std::string header(const placement_report &report) {
     return text;
 }
 
-uint64_t placed_experts(const plan &made) {
+uint64_t placed_experts(const plan &plan) {
     uint64_t count = 0;
-    for (size_t i = 0; i < made.copies.size(); ++i)
-        count += i == 0 || made.copies[i].expert != made.copies[i - 1].expert;
+    for (size_t i = 0; i < plan.copies.size(); ++i)
+        count += i == 0 || plan.copies[i].expert != plan.copies[i - 1].expert;
     return count;
 }
 
-std::string memory_text(const scene &of, const plan &made) {
-    const std::vector<uint64_t> used = device_used_bytes(of, made.copies);
+std::string memory_text(const scene &scene, const plan &plan) {
+    const std::vector<uint64_t> used = device_used_bytes(scene, plan.copies);
     std::string text = "\n" + padded_right("memory", heading_columns) +
                        padded_right("device", name_columns_max) + padded_left("used", 10) +
                        padded_left("of", 10) + "\n";
-    for (uint32_t g = 0; g < of.cluster.devices() && g < listed_max; ++g) {
-        const auto room = static_cast<double>(of.cluster.device_bytes[g]);
+    for (uint32_t g = 0; g < scene.cluster.devices() && g < listed_max; ++g) {
+        const auto room = static_cast<double>(scene.cluster.device_bytes[g]);
         const double share = room > 0 ? static_cast<double>(used[g]) / room : 0;
         text +=
             std::string(heading_columns, ' ') +
-            padded_right(shortened(of.device_names[g], name_columns_max - 1), name_columns_max) +
+            padded_right(shortened(scene.device_names[g], name_columns_max - 1), name_columns_max) +
             padded_left(human_bytes(static_cast<double>(used[g])), 10) +
             padded_left(human_bytes(room), 10) + "  " + block_bar(share, 20) + "\n";
     }
-    if (of.cluster.devices() > listed_max)
+    if (scene.cluster.devices() > listed_max)
         text += std::string(heading_columns, ' ') +
-                format("and {} more\n", of.cluster.devices() - listed_max);
+                format("and {} more\n", scene.cluster.devices() - listed_max);
     return text;
 }
 
-std::string homes_text(const scene &of, const latency_figures &figures) {
+std::string homes_text(const scene &scene, const latency_figures &figures) {
     std::string text = "\n" + padded_right("homes", heading_columns) +
                        padded_right("name", name_columns_max) + padded_left("tokens/s", 10) +
                        padded_left("latency", 10) + padded_left("local", 10) + "\n";
     uint32_t listed = 0, asking = 0;
-    for (uint32_t home = 0; home < of.cluster.homes; ++home) {
-        if (of.demand.home_tokens_per_s[home] <= 0) continue;
+    for (uint32_t home = 0; home < scene.cluster.homes; ++home) {
+        if (scene.demand.home_tokens_per_s[home] <= 0) continue;
         if (++asking > listed_max) continue;
         ++listed;
-        text +=
-            std::string(heading_columns, ' ') +
-            padded_right(shortened(of.home_names[home], name_columns_max - 1), name_columns_max) +
-            padded_left(three_digits(of.demand.home_tokens_per_s[home]), 10) +
-            padded_left(human_ms(1e3 * figures.home_token_s[home]), 10) +
-            padded_left(percent(figures.home_local_ratio[home], 1), 10) + "\n";
+        text += std::string(heading_columns, ' ') +
+                padded_right(shortened(scene.home_names[home], name_columns_max - 1),
+                             name_columns_max) +
+                padded_left(three_digits(scene.demand.home_tokens_per_s[home]), 10) +
+                padded_left(human_ms(1e3 * figures.home_token_s[home]), 10) +
+                padded_left(percent(figures.home_local_ratio[home], 1), 10) + "\n";
     }
     if (asking == 0) return "";
     if (asking > listed)
@@ -87,9 +87,9 @@ std::string homes_text(const scene &of, const latency_figures &figures) {
 }
 
 std::string one_row(const placement_report &report, const placement_row &row) {
-    const scene &of = report.scenes[row.scene].of;
+    const scene &scene = report.scenes[row.scene].setup;
     const latency_figures &figures = row.figures;
-    std::string text = paragraph("policy", row.made.policy);
+    std::string text = paragraph("policy", row.placement.policy);
     if (!row.refusal.empty())
         return text + paragraph(row.failed ? "FAILED" : "no plan", row.refusal);
     std::string latency = human_ms(latency_ms(row)) + " a token in its MoE layers";
@@ -97,21 +97,22 @@ std::string one_row(const placement_report &report, const placement_row &row) {
         latency += format(", {} less than with nothing placed ({})",
                           human_ms(objective(report, row).first), human_ms(empty_latency_ms(row)));
     text += paragraph("latency", latency);
-    if (in_batches(of))
+    if (in_batches(scene))
         text += paragraph("in batches",
                           human_ms(1e3 * figures.batch_token_s) +
                               " a token where those of a home's pass go together, mean lengths");
     text += paragraph(
-        "calls",
-        format("{} local; {} of {} a second go to another server{}",
-               percent(figures.local_ratio, 1), three_digits(figures.remote_calls_per_s),
-               three_digits(figures.calls_per_s), of.cluster.has_cloud() ? " or the cloud" : ""));
+        "calls", format("{} local; {} of {} a second go to another server{}",
+                        percent(figures.local_ratio, 1), three_digits(figures.remote_calls_per_s),
+                        three_digits(figures.calls_per_s),
+                        scene.cluster.has_cloud() ? " or the cloud" : ""));
     text += paragraph(
-        "plan", format("{} copies of {} experts of {}, made in {}",
-                       with_commas(row.made.copies.size()), with_commas(placed_experts(row.made)),
-                       with_commas(of.demand.experts()), human_ms(1e3 * row.made.seconds)));
-    if (!row.made.facts.empty()) text += paragraph("facts", facts_text(row.made));
-    return text + memory_text(of, row.made) + homes_text(of, figures);
+        "plan",
+        format("{} copies of {} experts of {}, made in {}",
+               with_commas(row.placement.copies.size()), with_commas(placed_experts(row.placement)),
+               with_commas(scene.demand.experts()), human_ms(1e3 * row.placement.seconds)));
+    if (!row.placement.facts.empty()) text += paragraph("facts", facts_text(row.placement));
+    return text + memory_text(scene, row.placement) + homes_text(scene, figures);
 }
 
 struct text_column {
@@ -128,33 +129,34 @@ std::vector<text_column> columns_of_rows(const placement_report &report) {
     const bool cloud = std::any_of(report.rows.begin(), report.rows.end(),
                                    [&](const auto &row) { return has_cloud(report, row); });
     columns.push_back({"latency ms", false, {}});
-    const bool batches = std::any_of(report.scenes.begin(), report.scenes.end(),
-                                     [](const placement_scene &at) { return in_batches(at.of); });
+    const bool batches =
+        std::any_of(report.scenes.begin(), report.scenes.end(),
+                    [](const placement_scene &scene) { return in_batches(scene.setup); });
     if (batches) columns.push_back({"batch ms", false, {}});
     if (cloud) columns.push_back({"saved", false, {}});
     for (const char *heading : {"local", "remote/s", "copies", "memory", "time ms"})
         columns.push_back({heading, false, {}});
     for (const placement_row &row : report.rows) {
-        const placement_scene &at = report.scenes[row.scene];
+        const placement_scene &scene = report.scenes[row.scene];
         size_t c = 0;
         const auto cell = [&](std::string text) { columns[c++].cells.push_back(std::move(text)); };
-        cell(shortened(row.made.policy, name_columns_max));
-        for (const auto &[key, value] : at.settings) cell(shortened(value, 19));
+        cell(shortened(row.placement.policy, name_columns_max));
+        for (const auto &[key, value] : scene.settings) cell(shortened(value, 19));
         if (!row.refusal.empty()) {
             cell(row.failed ? "FAILED" : "no plan");
             while (c < columns.size()) cell("-");
             continue;
         }
-        const auto [used, room] = memory_bytes(at.of, row.made);
+        const auto [used, room] = memory_bytes(scene.setup, row.placement);
         cell(three_digits(latency_ms(row)));
         if (batches) cell(three_digits(1e3 * row.figures.batch_token_s));
         if (cloud)
             cell(has_cloud(report, row) ? percent(row.figures.saved_s, row.figures.empty_s) : "-");
         cell(percent(row.figures.local_ratio, 1));
         cell(three_digits(row.figures.remote_calls_per_s));
-        cell(with_commas(row.made.copies.size()));
+        cell(with_commas(row.placement.copies.size()));
         cell(percent(static_cast<double>(used), static_cast<double>(room)));
-        cell(three_digits(1e3 * row.made.seconds));
+        cell(three_digits(1e3 * row.placement.seconds));
     }
     return columns;
 }
@@ -198,14 +200,15 @@ std::string lowest_text(const placement_report &report) {
             together = &row;
     }
     if (!alone || !in_batches(shown_scene(report)))
-        return alone ? alone->made.policy + " has the lowest latency, by the model of one token"
-                     : "";
+        return alone
+                   ? alone->placement.policy + " has the lowest latency, by the model of one token"
+                   : "";
     const std::string of_batches =
         format("{} has the lowest latency of a token whose batch passes together (batch ms)",
-               together->made.policy);
+               together->placement.policy);
     return together == alone
                ? of_batches + ", and of one alone (latency ms)"
-               : of_batches + format(", {} of one alone (latency ms)", alone->made.policy);
+               : of_batches + format(", {} of one alone (latency ms)", alone->placement.policy);
 }
 
 }  // namespace
@@ -217,11 +220,11 @@ std::string to_text(const placement_report &report) {
     for (const placement_row &row : report.rows) {
         // If settings were swept too, facts of policies are only in JSON and page.
         const bool stated = row.refusal.empty() && report.scenes.size() == 1;
-        const std::string facts = stated ? facts_text(row.made) : row.refusal;
+        const std::string facts = stated ? facts_text(row.placement) : row.refusal;
         if (facts.empty()) continue;
-        std::string of = row.made.policy;
-        for (const auto &[key, value] : report.scenes[row.scene].settings) of += " " + value;
-        for (const std::string &line : wrapped(of + ": " + facts, columns_max))
+        std::string heading = row.placement.policy;
+        for (const auto &[key, value] : report.scenes[row.scene].settings) heading += " " + value;
+        for (const std::string &line : wrapped(heading + ": " + facts, columns_max))
             notes += line + "\n";
     }
     if (const std::string lowest = lowest_text(report); !lowest.empty()) {

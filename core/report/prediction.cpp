@@ -18,7 +18,9 @@ namespace moorage::core {
 namespace {
 
 term cause_term(cause which, const time_causes &emulated, const time_causes &real) {
-    const auto ms = [which](const time_causes &of) { return static_cast<double>(of[which]) / 1e6; };
+    const auto ms = [which](const time_causes &causes) {
+        return static_cast<double>(causes[which]) / 1e6;
+    };
     return {std::string(cause_names[static_cast<size_t>(which)]), std::string(label_of(which)),
             term_unit::ms, ms(emulated), ms(real)};
 }
@@ -28,10 +30,10 @@ phase_terms phase_of(const char *name, const time_causes &emulated, const time_c
     phase.name = name;
     phase.sum = {name, name, term_unit::ms};
     for (size_t i = 0; i < cause_count; ++i) {
-        const term one = cause_term(static_cast<cause>(i), emulated, real);
-        phase.sum.emulated += one.emulated;
-        phase.sum.real += one.real;
-        if (one.emulated != 0 || one.real != 0) phase.causes.push_back(one);
+        const term term = cause_term(static_cast<cause>(i), emulated, real);
+        phase.sum.emulated += term.emulated;
+        phase.sum.real += term.real;
+        if (term.emulated != 0 || term.real != 0) phase.causes.push_back(term);
     }
     return phase;
 }
@@ -45,32 +47,32 @@ void add_phases(const run_report &emulated, const run_report &real, const run_re
     };
     double furthest = 0;
     for (size_t phase = 0; phase < std::size(phase_names); ++phase) {
-        phase_terms made = phase_of(phase_names[phase], emulated_ns[phase], real_ns(phase));
-        if (made.causes.empty()) continue;
-        for (const term &one : made.causes) {
-            if (std::abs(one.emulated - one.real) <= furthest) continue;
-            furthest = std::abs(one.emulated - one.real);
-            found.worst = made.name + "." + one.name;
+        phase_terms terms = phase_of(phase_names[phase], emulated_ns[phase], real_ns(phase));
+        if (terms.causes.empty()) continue;
+        for (const term &term : terms.causes) {
+            if (std::abs(term.emulated - term.real) <= furthest) continue;
+            furthest = std::abs(term.emulated - term.real);
+            found.worst = terms.name + "." + term.name;
         }
-        found.phases.push_back(std::move(made));
+        found.phases.push_back(std::move(terms));
     }
 }
 
-std::string value_text(const term &one, double value) {
-    if (one.unit == term_unit::ms) return human_ms(value);
-    if (one.unit == term_unit::bytes) return human_bytes(value);
+std::string value_text(const term &term, double value) {
+    if (term.unit == term_unit::ms) return human_ms(value);
+    if (term.unit == term_unit::bytes) return human_bytes(value);
     return percent(value, 1);
 }
 
-std::string relative_text(const term &one) {
-    const double relative = one.relative();
+std::string relative_text(const term &term) {
+    const double relative = term.relative();
     if (!std::isfinite(relative)) return "none real";
     return format("{:+.1f} %", 100 * relative);
 }
 
 // "+1.20 ms"
-std::string gap_text(const term &one) {
-    const double gap_ms = one.emulated - one.real;
+std::string gap_text(const term &term) {
+    const double gap_ms = term.emulated - term.real;
     return (gap_ms < 0 ? "-" : "+") + human_ms(std::abs(gap_ms));
 }
 
@@ -79,21 +81,21 @@ std::string gap_text(const term &one) {
 std::string phase_text(const phase_terms &phase) {
     std::string text = format("\n{:<22}{:>14}{:>14}{:>14}{:>14}\n", phase.name + ", by cause",
                               "emulated", "real", "gap", "of the time");
-    const auto line = [&](const std::string &label, const term &one) {
-        const double gap = 100 * (one.emulated - one.real) / phase.sum.real;
-        text += padded_right("  " + label, 22) + padded_left(human_ms(one.emulated), 14) +
-                padded_left(human_ms(one.real), 14) + padded_left(gap_text(one), 14) +
+    const auto line = [&](const std::string &label, const term &entry) {
+        const double gap = 100 * (entry.emulated - entry.real) / phase.sum.real;
+        text += padded_right("  " + label, 22) + padded_left(human_ms(entry.emulated), 14) +
+                padded_left(human_ms(entry.real), 14) + padded_left(gap_text(entry), 14) +
                 padded_left(phase.sum.real > 0 ? format("{:+.1f} %", gap) : "none real", 14) + "\n";
     };
-    for (const term &one : phase.causes) line(one.meaning, one);
+    for (const term &cause : phase.causes) line(cause.meaning, cause);
     line("sum", phase.sum);
     return text;
 }
 
-json twins_json(const term &one) {
-    json figures{{"emulated", stable(one.emulated)}, {"real", stable(one.real)}};
-    if (std::isfinite(one.relative()))
-        figures["relative"] = stable(one.relative());
+json twins_json(const term &term) {
+    json figures{{"emulated", stable(term.emulated)}, {"real", stable(term.real)}};
+    if (std::isfinite(term.relative()))
+        figures["relative"] = stable(term.relative());
     else
         figures["relative"] = nullptr;
     return figures;
@@ -141,11 +143,11 @@ std::string to_text(const prediction &found) {
     std::string text = format("{} tokens; profile {} on the emulator, and executor {}\n\n",
                               with_commas(found.tokens), found.profile, found.executor);
     text += format("{:<28}{:>14}{:>14}{:>14}\n", "", "emulated", "real", "difference");
-    for (const term &one : found.terms) {
-        if (one.emulated == 0 && one.real == 0) continue;
-        text += padded_right(one.meaning, 28) + padded_left(value_text(one, one.emulated), 14) +
-                padded_left(value_text(one, one.real), 14) + padded_left(relative_text(one), 14) +
-                "\n";
+    for (const term &term : found.terms) {
+        if (term.emulated == 0 && term.real == 0) continue;
+        text += padded_right(term.meaning, 28) + padded_left(value_text(term, term.emulated), 14) +
+                padded_left(value_text(term, term.real), 14) +
+                padded_left(relative_text(term), 14) + "\n";
     }
     for (const phase_terms &phase : found.phases) text += phase_text(phase);
     if (!found.worst.empty()) text += format("\nFurthest apart: {}.\n", found.worst);
@@ -156,9 +158,9 @@ std::string to_text(const prediction &found) {
 
 json to_json(const prediction &found) {
     json terms = json::object(), causes = json::object();
-    for (const term &one : found.terms) terms[one.name] = twins_json(one);
+    for (const term &entry : found.terms) terms[entry.name] = twins_json(entry);
     for (const phase_terms &phase : found.phases)
-        for (const term &one : phase.causes) causes[phase.name][one.name] = twins_json(one);
+        for (const term &cause : phase.causes) causes[phase.name][cause.name] = twins_json(cause);
     return {{"profile", found.profile},
             {"executor", found.executor},
             {"tokens", found.tokens},

@@ -59,11 +59,11 @@ void write_all(int descriptor, std::string_view text) {
 
 }  // namespace
 
-std::string progress_line(std::string_view what, uint64_t done, uint64_t total,
+std::string progress_line(std::string_view label, uint64_t done, uint64_t total,
                           std::chrono::nanoseconds elapsed) {
     constexpr size_t bar_columns = 20;
     constexpr double left_s_max = 1e9;  // 32 years: more is no use, and must fit an integer
-    const std::string name = shortened(what, what_columns_max);
+    const std::string name = shortened(label, what_columns_max);
     if (total == 0) return format("{}  {}", name, short_count(done));
     const double share = std::min(1.0, double(done) / double(total));
     const size_t filled = size_t(share * double(bar_columns));
@@ -78,8 +78,8 @@ std::string progress_line(std::string_view what, uint64_t done, uint64_t total,
     return shortened(line, line_columns_max);  // a wrapped line could not be wiped
 }
 
-progress::progress(std::string what, uint64_t total, int descriptor)
-    : what_(std::move(what)),
+progress::progress(std::string label, uint64_t total, int descriptor)
+    : label_(std::move(label)),
       total_(total),
       descriptor_(descriptor),
       shown_(is_terminal(descriptor)),
@@ -96,15 +96,17 @@ std::unique_ptr<progress::counters, progress::unmapping> progress::make_counters
     return std::unique_ptr<counters, unmapping>(new (page) counters);
 }
 
-void progress::unmapping::operator()(counters *at) const { munmap(at, sizeof(*at)); }
+void progress::unmapping::operator()(counters *counters) const {
+    munmap(counters, sizeof(*counters));
+}
 
 progress::~progress() {
     const std::lock_guard lock(drawing_);
     if (shared_->drawn) write_all(descriptor_, "\r\033[K");
 }
 
-void progress::advance(uint64_t by) {
-    const uint64_t done = shared_->done.fetch_add(by, std::memory_order_relaxed) + by;
+void progress::advance(uint64_t steps) {
+    const uint64_t done = shared_->done.fetch_add(steps, std::memory_order_relaxed) + steps;
     if (!shown_) return;
     const std::chrono::nanoseconds elapsed = std::chrono::steady_clock::now() - begin_;
     int64_t due_ns = shared_->next_draw_ns.load(std::memory_order_relaxed);
@@ -113,8 +115,8 @@ void progress::advance(uint64_t by) {
     if (shared_->next_draw_ns.compare_exchange_strong(due_ns, next_ns)) draw(done, elapsed);
 }
 
-loading_line::loading_line(std::string what, bool hidden, int descriptor)
-    : what_(std::move(what)), descriptor_(descriptor) {
+loading_line::loading_line(std::string label, bool hidden, int descriptor)
+    : label_(std::move(label)), descriptor_(descriptor) {
     if (hidden || !is_terminal(descriptor)) return;
     const auto run = [this](std::stop_token stop) {
         std::mutex sleeping;
@@ -141,14 +143,14 @@ void loading_line::wipe() {
 
 void loading_line::draw(std::chrono::nanoseconds elapsed) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(elapsed).count();
-    const std::string text = format("{}  {}", what_, clock_time(static_cast<uint64_t>(seconds)));
+    const std::string text = format("{}  {}", label_, clock_time(static_cast<uint64_t>(seconds)));
     write_all(descriptor_, "\r" + shortened(text, line_columns_max) + "\033[K");
     drawn_ = true;
 }
 
 void progress::draw(uint64_t done, std::chrono::nanoseconds elapsed) {
     const std::lock_guard lock(drawing_);
-    write_all(descriptor_, "\r" + progress_line(what_, done, total_, elapsed) + "\033[K");
+    write_all(descriptor_, "\r" + progress_line(label_, done, total_, elapsed) + "\033[K");
     shared_->drawn = true;
 }
 

@@ -22,20 +22,20 @@ class progress {
 public:
     // `descriptor`: where the line goes (default: stderr). Nothing is written if it is no terminal,
     // or a dumb one. `total` 0: the number of steps is not known, and only the count is shown.
-    progress(std::string what, uint64_t total, int descriptor = 2);
+    progress(std::string label, uint64_t total, int descriptor = 2);
     ~progress();
     progress(const progress &) = delete;
     progress &operator=(const progress &) = delete;
 
     // Any thread. Cheap if nothing is shown. Otherwise it reads the clock once, so hot loops should
     // report every few thousand steps.
-    void advance(uint64_t by = 1);
+    void advance(uint64_t steps = 1);
     uint64_t done() const { return shared_->done.load(std::memory_order_relaxed); }
 
 private:
     void draw(uint64_t done, std::chrono::nanoseconds elapsed);
 
-    const std::string what_;
+    const std::string label_;
     const uint64_t total_;
     const int descriptor_;
     const bool shown_;
@@ -47,7 +47,7 @@ private:
         std::atomic<bool> drawn = false;
     };
     struct unmapping {
-        void operator()(counters *at) const;
+        void operator()(counters *counters) const;
     };
     static std::unique_ptr<counters, unmapping> make_counters();
 
@@ -59,14 +59,14 @@ private:
 // "loading demo, 18.6 MB  0:12". On standard error, if that is a terminal.
 class loading_line {
 public:
-    explicit loading_line(std::string what, bool hidden = false, int descriptor = 2);
+    explicit loading_line(std::string label, bool hidden = false, int descriptor = 2);
     ~loading_line() { wipe(); }
     void wipe();  // by one thread; nothing of the line remains
 
 private:
     void draw(std::chrono::nanoseconds elapsed);
 
-    const std::string what_;
+    const std::string label_;
     const int descriptor_;
     bool drawn_ = false;  // used by the clock's thread until it has ended
     std::jthread clock_;  // last: it uses the others
@@ -75,7 +75,7 @@ private:
 // The line without its control characters, at most 79 columns: "compare  [########----------------]
 // 33 %  8/24  0:12 left". The remaining time is shown once it can be estimated: after a second, and
 // with something done.
-std::string progress_line(std::string_view what, uint64_t done, uint64_t total,
+std::string progress_line(std::string_view label, uint64_t done, uint64_t total,
                           std::chrono::nanoseconds elapsed);
 
 }  // namespace moorage::core

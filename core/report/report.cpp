@@ -49,8 +49,8 @@ std::string expert_lines(const run_report &report) {
         format("{} of {} experts {}", percent(double(experts.hits), double(experts.requested)),
                with_commas(experts.requested), asked));
     std::string counts = format("{} hits", with_commas(experts.hits));
-    const auto add = [&](uint64_t count, std::string_view what) {
-        if (count != 0) counts += format(", {} {}", with_commas(count), what);
+    const auto add = [&](uint64_t count, std::string_view label) {
+        if (count != 0) counts += format(", {} {}", with_commas(count), label);
     };
     add(experts.partial_hits, "partial hits");
     counts += format(", {} misses", with_commas(experts.misses));
@@ -82,14 +82,15 @@ std::string host_line(const host_report &host, uint64_t tokens) {
 std::string device_lines(const run_report &report) {
     std::string text;
     for (size_t i = 0; i < report.devices.size(); ++i) {
-        const device_report &of = report.devices[i];
+        const device_report &device = report.devices[i];
         text += labelled(
             format("GPU {}", i),
             format("{} of its {} experts cached, hit rate {}, {} loaded; computes {}, its link {}",
-                   with_commas(std::min(of.slots, of.experts)), with_commas(of.experts),
-                   percent(double(of.hits), double(of.requested)),
-                   human_bytes(double(of.h2d_bytes)), percent(of.compute_ms, report.total_ms),
-                   percent(of.transfer_ms, report.total_ms)));
+                   with_commas(std::min(device.slots, device.experts)), with_commas(device.experts),
+                   percent(double(device.hits), double(device.requested)),
+                   human_bytes(double(device.h2d_bytes)),
+                   percent(device.compute_ms, report.total_ms),
+                   percent(device.transfer_ms, report.total_ms)));
     }
     return text;
 }
@@ -115,12 +116,12 @@ std::string byte_lines(const run_report &report) {
             labelled("new budgets", format("{}, {} in {} between requests", filled.changes,
                                            human_bytes(double(filled.bytes)), human_ms(filled.ms)));
     if (bytes.prefetched != 0) {
-        const double all = double(bytes.prefetched);
-        std::string fate = format("{} moved ahead, {} used, {} wasted", human_bytes(all),
-                                  percent(double(bytes.prefetch_used), all),
-                                  percent(double(bytes.prefetch_wasted), all));
+        const double prefetched = double(bytes.prefetched);
+        std::string fate = format("{} moved ahead, {} used, {} wasted", human_bytes(prefetched),
+                                  percent(double(bytes.prefetch_used), prefetched),
+                                  percent(double(bytes.prefetch_wasted), prefetched));
         if (bytes.prefetch_cut_off != 0)
-            fate += format(" ({} cut off)", percent(double(bytes.prefetch_cut_off), all));
+            fate += format(" ({} cut off)", percent(double(bytes.prefetch_cut_off), prefetched));
         text += labelled("prefetch", fate);
     }
     if (bytes.behind != 0)
@@ -188,7 +189,7 @@ std::string notes(const run_report &report) {
                    with_commas(count), count == 1 ? "" : "s"));
     for (const auto &[policy, facts] : report.facts) {
         std::vector<std::string> said;
-        for (const fact &one : facts) said.push_back(one.name + " " + three_digits(one.value));
+        for (const fact &fact : facts) said.push_back(fact.name + " " + three_digits(fact.value));
         add(format("facts of {}: {}", policy, fmt::join(said, ", ")));
     }
     for (const std::string &warning : report.warnings) add("warning: " + warning);
@@ -206,25 +207,25 @@ double text_report::nll_change() const {
 
 json to_json(const text_report &text) {
     if (text.model.empty()) return json();
-    json all = {{"model", text.model}};
+    json root = {{"model", text.model}};
     if (text.scored != 0) {
-        all["scored"] = text.scored;
-        all["nll"] = stable(text.nll);
-        all["perplexity"] = stable(text.perplexity());
+        root["scored"] = text.scored;
+        root["nll"] = stable(text.nll);
+        root["perplexity"] = stable(text.perplexity());
         for (const text_report::part &part : text.parts)
-            all["parts"][part.name] = {{"scored", part.scored}, {"nll", stable(part.nll)}};
+            root["parts"][part.name] = {{"scored", part.scored}, {"nll", stable(part.nll)}};
         if (text.own_nll) {
-            all["own_routing"] = {{"nll", stable(*text.own_nll)},
-                                  {"perplexity", stable(std::exp(*text.own_nll))}};
-            all["nll_change"] = stable(text.nll_change());
+            root["own_routing"] = {{"nll", stable(*text.own_nll)},
+                                   {"perplexity", stable(std::exp(*text.own_nll))}};
+            root["nll_change"] = stable(text.nll_change());
         }
     }
-    if (text.texts.empty()) return all;
-    all["written"] = text.written;
-    all["texts"] = json::array();
+    if (text.texts.empty()) return root;
+    root["written"] = text.written;
+    root["texts"] = json::array();
     for (size_t i = 0; i < text.texts.size(); ++i)
-        all["texts"].push_back({{"prompt", text.prompts[i]}, {"text", text.texts[i]}});
-    return all;
+        root["texts"].push_back({{"prompt", text.prompts[i]}, {"text", text.texts[i]}});
+    return root;
 }
 
 std::string json_text(const run_report &report) { return to_json(report).dump(); }

@@ -71,12 +71,12 @@ std::vector<std::pair<std::string, std::string>> routing_lines(const run_report 
 }
 
 std::string versions_text(const run_report &report) {
-    double all = 0;
-    for (const version_counts &one : report.versions) all += double(one.computed);
+    double total = 0;
+    for (const version_counts &version : report.versions) total += double(version.computed);
     std::vector<std::string> said;
     for (size_t i = 0; i < report.version_names.size(); ++i)
         said.push_back(format("{} of the work in {} ({} loaded)",
-                              fine_percent(double(report.versions[i].computed), all),
+                              fine_percent(double(report.versions[i].computed), total),
                               report.version_names[i],
                               human_bytes(double(report.versions[i].loaded_bytes))));
     return format("{}", fmt::join(said, ", "));

@@ -25,8 +25,8 @@ std::string_view trimmed(std::string_view text) {
     return text;
 }
 
-void add_figures(const json &of, const std::string &path, std::vector<std::string> &names) {
-    for (const auto &[key, value] : of.items()) {
+void add_figures(const json &object, const std::string &path, std::vector<std::string> &names) {
+    for (const auto &[key, value] : object.items()) {
         const std::string name = path.empty() ? key : path + "." + key;
         const bool is_summary = value.is_object() && value.contains("mean");
         if (value.is_number() || is_summary) names.push_back(name);
@@ -49,10 +49,10 @@ std::string metric_target::text() const {
 }
 
 result<metric_target> parse_target(std::string_view text) {
-    const auto wrong = [&](std::string_view why) {
+    const auto wrong = [&](std::string_view reason) {
         return error{format("--target {}: {}; the form is metric=value, metric<=value, "
                             "metric>=value, for example tpot_ms=20, or metric alone for its best",
-                            text, why),
+                            text, reason),
                      true};
     };
     const size_t equals = text.find('=');
@@ -64,7 +64,7 @@ result<metric_target> parse_target(std::string_view text) {
     if (target.metric.empty()) return wrong("no metric in it");
     if (target.metric.find_first_of("<> ") != std::string::npos) return wrong("= is missing");
     const figure *known = find_figure(target.metric);
-    const bool larger = known && known->better == wanted::larger;
+    const bool larger = known && known->better == better_when::larger;
     target.at_least = relation == '>' || (relation != '<' && larger);
     if (equals == std::string_view::npos) {
         if (relation == '<' || relation == '>') return wrong("= is missing");
@@ -80,30 +80,32 @@ result<metric_target> parse_target(std::string_view text) {
 }
 
 result<std::vector<metric_target>> parse_targets(std::string_view text) {
-    std::vector<metric_target> all;
+    std::vector<metric_target> targets;
     for (const std::string &part : split(text, ',')) {
-        auto one = parse_target(trimmed(part));
-        if (!one) return one.failure();
-        for (const metric_target &other : all)
-            if (other.metric == one->metric && other.at_least == one->at_least)
-                return error{format("--target {}: {} is bounded twice", text, one->metric), true};
-        all.push_back(std::move(one).value());
+        auto target = parse_target(trimmed(part));
+        if (!target) return target.failure();
+        for (const metric_target &known : targets)
+            if (known.metric == target->metric && known.at_least == target->at_least)
+                return error{format("--target {}: {} is bounded twice", text, target->metric),
+                             true};
+        targets.push_back(std::move(target).value());
     }
-    return all;
+    return targets;
 }
 
 result<double> figure_of(const json &report, const std::string &metric) {
-    const json *at = at_path(report, metric);
-    if (const auto path = path_of_figure(metric); !at && path) at = at_path(report, *path);
+    const json *value = at_path(report, metric);
+    if (const auto path = path_of_figure(metric); !value && path) value = at_path(report, *path);
     const std::string summary = metric.substr(0, metric.find('.'));
-    if ((summary == "tpot_ms" || summary == "ttft_ms") && at && report[summary]["mean"].is_null())
+    if ((summary == "tpot_ms" || summary == "ttft_ms") && value &&
+        report[summary]["mean"].is_null())
         return error{format("{} was not measured by this run: no token was decoded after a first "
                             "one; for a scored text set run.prefill=0",
                             metric),
                      true};
-    if (at && at->is_object() && at->contains("mean")) at = &at->at("mean");
-    if (at && at->is_number()) return at->get<double>();
-    if (at && at->is_null())
+    if (value && value->is_object() && value->contains("mean")) value = &value->at("mean");
+    if (value && value->is_number()) return value->get<double>();
+    if (value && value->is_null())
         return error{format("{} was not measured by this run; choose another metric", metric)};
     if (last_key(metric) == "perplexity" || last_key(metric) == "nll")
         return error{format("{} is known of a text alone: give [source] model and text", metric),

@@ -91,9 +91,9 @@ std::vector<size_t> fitted_widths(const std::vector<table_column> &columns, size
         }
     };
     cut_keys(key_columns_wanted);
-    for (uint8_t spare = UINT8_MAX; spare > 0; --spare)
+    for (uint8_t priority = UINT8_MAX; priority > 0; --priority)
         for (size_t i = keys; i < columns.size() && total() > columns_max; ++i)
-            if (columns[i].spare == spare) widths[i] = 0;
+            if (columns[i].drop_priority == priority) widths[i] = 0;
     cut_keys(key_columns_min);
     const size_t told_apart = names_of(columns, widths, keys).size();
     for (size_t i = keys; i-- > 1 && total() > columns_max;) {

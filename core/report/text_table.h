@@ -12,7 +12,7 @@ struct table_column {
     std::string heading;
     std::vector<std::string> cells;  // by row
     bool is_key = false;             // left-aligned, and cut if the table is too wide
-    uint8_t spare = 0;               // this figure may be left out, the highest first; 0: never
+    uint8_t drop_priority = 0;       // this figure may be left out, the highest first; 0: never
     size_t width() const;
 };
 

@@ -16,12 +16,12 @@ namespace {
 
 constexpr size_t bar_columns = 40;
 
-struct words {
+struct cause_words {
     std::string_view label;  // of 11 columns at most
     std::string_view said;   // in a sentence
 };
 // In the order of causes.
-constexpr std::array<words, cause_count> cause_texts{{
+constexpr std::array<cause_words, cause_count> cause_texts{{
     {"computing", "computes"},
     {"launches", "launches and synchronises"},
     {"link wait", "waits for transfers"},
@@ -42,20 +42,21 @@ time_causes sum_of(const std::array<time_causes, 2> &phases) {
 }
 
 // Takes the time without requests out and returns it. It is no part of a token's waiting.
-uint64_t take_idle(time_causes &from) { return std::exchange(from[cause::idle], 0); }
+uint64_t take_idle(time_causes &phase) { return std::exchange(phase[cause::idle], 0); }
 
 // "computes 71.2 %, waits for the link 28.8 %": causes of half a percent or more, the largest
 // first.
-std::vector<std::string> shares_of(const time_causes &of) {
+std::vector<std::string> shares_of(const time_causes &causes) {
     std::vector<size_t> order;
     for (size_t i = 0; i < cause_count; ++i)
-        if (of.ns[i] * 200 >= of.sum()) order.push_back(i);
-    std::ranges::stable_sort(order, [&](size_t a, size_t b) { return of.ns[a] > of.ns[b]; });
-    std::vector<std::string> all;
+        if (causes.ns[i] * 200 >= causes.sum()) order.push_back(i);
+    std::ranges::stable_sort(order,
+                             [&](size_t a, size_t b) { return causes.ns[a] > causes.ns[b]; });
+    std::vector<std::string> shares;
     for (const size_t i : order)
-        all.push_back(
-            format("{} {}", cause_texts[i].said, percent(as_ms(of.ns[i]), as_ms(of.sum()))));
-    return all;
+        shares.push_back(format("{} {}", cause_texts[i].said,
+                                percent(as_ms(causes.ns[i]), as_ms(causes.sum()))));
+    return shares;
 }
 
 std::string phase_lines(const std::array<time_causes, 2> &phases) {
@@ -71,18 +72,18 @@ std::string phase_lines(const std::array<time_causes, 2> &phases) {
 }
 
 // Work beside the device. It therefore sums to nothing.
-std::string meanwhile(const run_report &report) {
+std::string busy_text(const run_report &report) {
     const bool gpu = has_gpu(report);
     std::vector<std::string> busy;
-    const auto add = [&](std::string_view what, double busy_ms) {
-        if (busy_ms > 0) busy.push_back(format("{} {}", what, percent(busy_ms, report.total_ms)));
+    const auto add = [&](std::string_view label, double busy_ms) {
+        if (busy_ms > 0) busy.push_back(format("{} {}", label, percent(busy_ms, report.total_ms)));
     };
     if (report.devices.empty()) {
         add(gpu ? "the link is busy" : "copies take", report.time.transfer);
     } else if (report.time.transfer > 0) {  // each GPU has one
         std::vector<std::string> shares;
-        for (const device_report &one : report.devices)
-            shares.push_back(percent(one.transfer_ms, report.total_ms));
+        for (const device_report &device : report.devices)
+            shares.push_back(percent(device.transfer_ms, report.total_ms));
         busy.push_back("the links are busy " + listed(shares, "and"));
     }
     add(gpu ? "the CPU computes" : "computed in place", report.time.cpu);
@@ -131,7 +132,7 @@ std::string time_lines(const run_report &report) {
     if (idle_ns != 0)
         text += labelled("idle", format("{} of the time, without requests, is not counted above",
                                         percent(as_ms(idle_ns), as_ms(idle_ns + sum.sum()))));
-    return text + phase_lines(phases) + meanwhile(report);
+    return text + phase_lines(phases) + busy_text(report);
 }
 
 std::string time_sentence(const time_causes &sum, bool gpu) {
@@ -153,9 +154,9 @@ std::string policy_lines(const run_report &report) {
     if (report.policy_times.empty() || report.total_ms <= 0) return "";
     std::vector<const policy_time *> order;
     double all_ms = 0;
-    for (const policy_time &one : report.policy_times) {
-        order.push_back(&one);
-        all_ms += one.ms;
+    for (const policy_time &entry : report.policy_times) {
+        order.push_back(&entry);
+        all_ms += entry.ms;
     }
     std::ranges::stable_sort(order, [](const auto *a, const auto *b) { return a->ms > b->ms; });
     std::vector<std::string> most;
@@ -169,7 +170,7 @@ std::string policy_lines(const run_report &report) {
 }
 
 json causes_json(const std::array<time_causes, 2> &phases) {
-    json all = json::object();
+    json root = json::object();
     for (size_t phase = 0; phase < phases.size(); ++phase)
         for (size_t i = 0; i < cause_count; ++i) {
             // Two kinds of runs have no such time: runs on one machine with all requests there from
@@ -178,10 +179,10 @@ json causes_json(const std::array<time_causes, 2> &phases) {
             const bool always =
                 which != cause::idle && which != cause::network && which != cause::policy;
             if (!always && phases[phase].ns[i] == 0) continue;
-            all[phase_names[phase]][std::string(cause_names[i]) + "_ms"] =
+            root[phase_names[phase]][std::string(cause_names[i]) + "_ms"] =
                 stable(as_ms(phases[phase].ns[i]));
         }
-    return all;
+    return root;
 }
 
 }  // namespace moorage::core

@@ -36,7 +36,7 @@ timeline::~timeline() = default;
 
 result<std::unique_ptr<timeline>> timeline::open(const std::filesystem::path &path,
                                                  uint64_t events_max) {
-    if (file_was_read(output_path(path)))
+    if (was_file_read(output_path(path)))
         return error{format("timeline {}: this run reads that file; name another", path.string()),
                      true};
     auto file = atomic_file::create(path);
@@ -54,15 +54,15 @@ uint32_t timeline::row_of(std::string_view name, std::string_view process, bool 
     auto known = processes_.find(process);
     const bool new_process = known == processes_.end();
     if (new_process) known = processes_.emplace(process, uint32_t(processes_.size() + 1)).first;
-    const auto [at, inserted] =
+    const auto [entry, inserted] =
         tracks_.try_emplace({known->second, std::string(name)}, uint32_t(rows_.size()));
-    if (!inserted) return at->second;
+    if (!inserted) return entry->second;
     rows_.push_back({known->second, uint32_t(rows_.size() + 1), std::string(name)});
-    if (!file_) return at->second;
-    const row &made = rows_.back();
-    if (new_process) format_->process(buffer_, {made.process, made.thread, made.name}, process);
-    format_->row(buffer_, {made.process, made.thread, made.name}, counts);
-    return at->second;
+    if (!file_) return entry->second;
+    const row &row = rows_.back();
+    if (new_process) format_->process(buffer_, {row.process, row.thread, row.name}, process);
+    format_->row(buffer_, {row.process, row.thread, row.name}, counts);
+    return entry->second;
 }
 
 uint32_t timeline::track(std::string_view name, std::string_view process) {
@@ -82,8 +82,8 @@ bool timeline::admit(uint32_t track, uint64_t time_ns) {
         return true;
     }
     if (left_out_++ == 0) {
-        const row &of = rows_[track];
-        format_->instant(buffer_, {of.process, of.thread, of.name},
+        const row &row = rows_[track];
+        format_->instant(buffer_, {row.process, row.thread, row.name},
                          format("limit of {} events reached", events_max_), time_ns, {},
                          /*everywhere=*/true);
     }
@@ -97,23 +97,23 @@ void timeline::written() {
 void timeline::span(uint32_t track, std::string_view name, uint64_t start_ns, uint64_t duration_ns,
                     arguments values, timeline_flow flow) {
     if (!admit(track, start_ns)) return;
-    const row &of = rows_[track];
-    format_->span(buffer_, {of.process, of.thread, of.name}, name, start_ns, duration_ns, values,
+    const row &row = rows_[track];
+    format_->span(buffer_, {row.process, row.thread, row.name}, name, start_ns, duration_ns, values,
                   flow);
     written();
 }
 
 void timeline::instant(uint32_t track, std::string_view name, uint64_t at_ns, arguments values) {
     if (!admit(track, at_ns)) return;
-    const row &of = rows_[track];
-    format_->instant(buffer_, {of.process, of.thread, of.name}, name, at_ns, values, false);
+    const row &row = rows_[track];
+    format_->instant(buffer_, {row.process, row.thread, row.name}, name, at_ns, values, false);
     written();
 }
 
 void timeline::value(uint32_t counter, uint64_t at_ns, double value) {
     if (!std::isfinite(value) || !admit(counter, at_ns)) return;
-    const row &of = rows_[counter];
-    format_->value(buffer_, {of.process, of.thread, of.name}, at_ns, value);
+    const row &row = rows_[counter];
+    format_->value(buffer_, {row.process, row.thread, row.name}, at_ns, value);
     written();
 }
 
@@ -128,8 +128,8 @@ status timeline::close() {
         format_->end(buffer_, events_, left_out_);
         flush(true);
         // Some inputs are opened after the timeline is.
-        if (file_was_read(file_->place()))
-            ended_ = error{file_->place() + ": this run reads that file; name another", true};
+        if (was_file_read(file_->final_path()))
+            ended_ = error{file_->final_path() + ": this run reads that file; name another", true};
         else
             ended_ = file_->commit();
         if (!ended_) ended_ = error{"timeline " + ended_.failure().text, ended_.failure().usage};

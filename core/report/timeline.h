@@ -84,7 +84,7 @@ public:
     void value(uint32_t counter, uint64_t at_ns, double value);
 
     // While it is off, events are left out and not counted.
-    void show(bool on) { shown_ = on; }
+    void show(bool enabled) { shown_ = enabled; }
     uint64_t events() const { return events_; }
     uint64_t events_left_out() const { return left_out_; }
 

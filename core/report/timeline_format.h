@@ -21,18 +21,19 @@ struct timeline_place {
 class timeline_format {
 public:
     virtual ~timeline_format() = default;
-    virtual void begin(std::string &out) = 0;
-    virtual void process(std::string &out, const timeline_place &of, std::string_view name) = 0;
-    virtual void row(std::string &out, const timeline_place &of, bool counts) = 0;
-    virtual void span(std::string &out, const timeline_place &at, std::string_view name,
+    virtual void begin(std::string &buffer) = 0;
+    virtual void process(std::string &buffer, const timeline_place &place,
+                         std::string_view name) = 0;
+    virtual void row(std::string &buffer, const timeline_place &place, bool counts) = 0;
+    virtual void span(std::string &buffer, const timeline_place &place, std::string_view name,
                       uint64_t start_ns, uint64_t duration_ns, timeline_arguments values,
                       timeline_flow flow) = 0;
     // everywhere: the event belongs to the whole timeline.
-    virtual void instant(std::string &out, const timeline_place &at, std::string_view name,
+    virtual void instant(std::string &buffer, const timeline_place &place, std::string_view name,
                          uint64_t at_ns, timeline_arguments values, bool everywhere) = 0;
-    virtual void value(std::string &out, const timeline_place &at, uint64_t at_ns,
+    virtual void value(std::string &buffer, const timeline_place &place, uint64_t at_ns,
                        double value) = 0;
-    virtual void end(std::string &out, uint64_t events, uint64_t left_out) = 0;
+    virtual void end(std::string &buffer, uint64_t events, uint64_t left_out) = 0;
 };
 std::unique_ptr<timeline_format> json_timeline();
 std::unique_ptr<timeline_format> perfetto_timeline();

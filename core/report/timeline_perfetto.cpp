@@ -66,98 +66,102 @@ private:
     }
 };
 
-uint64_t uuid_of(const timeline_place &of) { return uint64_t{of.process} << 32 | of.thread; }
-uint64_t uuid_of_process(const timeline_place &of) { return uint64_t{of.process} << 32; }
+uint64_t uuid_of(const timeline_place &place) {
+    return uint64_t{place.process} << 32 | place.thread;
+}
+uint64_t uuid_of_process(const timeline_place &place) { return uint64_t{place.process} << 32; }
 
 message annotation_of(const timeline_argument &argument) {
     using namespace debug_annotation;
-    message made;
-    made.text(name, repaired_utf8(argument.key));
+    message annotation;
+    annotation.text(name, repaired_utf8(argument.key));
     if (const auto *number = std::get_if<int64_t>(&argument.value))
-        made.varint(int_value, static_cast<uint64_t>(*number));
+        annotation.varint(int_value, static_cast<uint64_t>(*number));
     else if (const auto *count = std::get_if<uint64_t>(&argument.value))
-        made.varint(uint_value, *count);
+        annotation.varint(uint_value, *count);
     else if (const auto *real = std::get_if<double>(&argument.value))
-        made.number(double_value, *real);
+        annotation.number(double_value, *real);
     else
-        made.text(string_value, repaired_utf8(std::get<std::string_view>(argument.value)));
-    return made;
+        annotation.text(string_value, repaired_utf8(std::get<std::string_view>(argument.value)));
+    return annotation;
 }
 
 class packets final : public timeline_format {
 public:
     void begin(std::string &) override {}
-    void process(std::string &out, const timeline_place &of, std::string_view name) override {
+    void process(std::string &buffer, const timeline_place &place, std::string_view name) override {
         message described, track;
-        described.varint(process_descriptor::pid, of.process);
+        described.varint(process_descriptor::pid, place.process);
         described.text(process_descriptor::process_name, repaired_utf8(name));
-        track.varint(track_descriptor::uuid, uuid_of_process(of));
+        track.varint(track_descriptor::uuid, uuid_of_process(place));
         track.add(track_descriptor::process, described);
         track.varint(track_descriptor::child_ordering, track_descriptor::ordered_explicitly);
-        describe(out, track);
+        describe(buffer, track);
     }
-    void row(std::string &out, const timeline_place &of, bool counts) override {
+    void row(std::string &buffer, const timeline_place &place, bool counts) override {
         message track;
-        track.varint(track_descriptor::uuid, uuid_of(of));
-        track.varint(track_descriptor::parent_uuid, uuid_of_process(of));
-        track.text(track_descriptor::name, repaired_utf8(of.name));
+        track.varint(track_descriptor::uuid, uuid_of(place));
+        track.varint(track_descriptor::parent_uuid, uuid_of_process(place));
+        track.text(track_descriptor::name, repaired_utf8(place.name));
         if (counts) track.add(track_descriptor::counter, {});
-        track.varint(track_descriptor::sibling_order_rank, of.thread);
-        describe(out, track);
+        track.varint(track_descriptor::sibling_order_rank, place.thread);
+        describe(buffer, track);
     }
-    void span(std::string &out, const timeline_place &at, std::string_view name, uint64_t start_ns,
-              uint64_t duration_ns, timeline_arguments values, timeline_flow flow) override {
-        message begun = event(at, track_event::slice_begin);
+    void span(std::string &buffer, const timeline_place &place, std::string_view name,
+              uint64_t start_ns, uint64_t duration_ns, timeline_arguments values,
+              timeline_flow flow) override {
+        message begun = event(place, track_event::slice_begin);
         begun.text(track_event::name, repaired_utf8(name));
-        for (const timeline_argument &one : values)
-            begun.add(track_event::debug_annotations, annotation_of(one));
+        for (const timeline_argument &argument : values)
+            begun.add(track_event::debug_annotations, annotation_of(argument));
         if (flow.id != 0)
             begun.fixed64(flow.ends ? track_event::terminating_flow_ids : track_event::flow_ids,
                           flow.id);
-        put(out, start_ns, begun);
-        put(out, start_ns + duration_ns, event(at, track_event::slice_end));
+        put(buffer, start_ns, begun);
+        put(buffer, start_ns + duration_ns, event(place, track_event::slice_end));
     }
-    void instant(std::string &out, const timeline_place &at, std::string_view name, uint64_t at_ns,
-                 timeline_arguments values, bool) override {
-        message made = event(at, track_event::is_instant);
-        made.text(track_event::name, repaired_utf8(name));
-        for (const timeline_argument &one : values)
-            made.add(track_event::debug_annotations, annotation_of(one));
-        put(out, at_ns, made);
+    void instant(std::string &buffer, const timeline_place &place, std::string_view name,
+                 uint64_t at_ns, timeline_arguments values, bool) override {
+        message fields = event(place, track_event::is_instant);
+        fields.text(track_event::name, repaired_utf8(name));
+        for (const timeline_argument &argument : values)
+            fields.add(track_event::debug_annotations, annotation_of(argument));
+        put(buffer, at_ns, fields);
     }
-    void value(std::string &out, const timeline_place &at, uint64_t at_ns, double value) override {
-        message made = event(at, track_event::is_counter);
-        made.number(track_event::double_counter_value, value);
-        put(out, at_ns, made);
+    void value(std::string &buffer, const timeline_place &place, uint64_t at_ns,
+               double value) override {
+        message fields = event(place, track_event::is_counter);
+        fields.number(track_event::double_counter_value, value);
+        put(buffer, at_ns, fields);
     }
     void end(std::string &, uint64_t, uint64_t) override {}
 
 private:
-    static message event(const timeline_place &at, uint64_t type) {
-        message made;
-        made.varint(track_event::type, type);
-        made.varint(track_event::track_uuid, uuid_of(at));
-        return made;
+    static message event(const timeline_place &place, uint64_t type) {
+        message fields;
+        fields.varint(track_event::type, type);
+        fields.varint(track_event::track_uuid, uuid_of(place));
+        return fields;
     }
-    void describe(std::string &out, const message &track) {
-        message made;
-        made.add(trace_packet::track_descriptor, track);
-        packet(out, made);
+    void describe(std::string &buffer, const message &track) {
+        message fields;
+        fields.add(trace_packet::track_descriptor, track);
+        packet(buffer, fields);
     }
-    void put(std::string &out, uint64_t ns, const message &event) {
-        message made;
-        made.varint(trace_packet::timestamp, ns);
-        made.add(trace_packet::track_event, event);
-        packet(out, made);
+    void put(std::string &buffer, uint64_t ns, const message &event) {
+        message fields;
+        fields.varint(trace_packet::timestamp, ns);
+        fields.add(trace_packet::track_event, event);
+        packet(buffer, fields);
     }
-    void packet(std::string &out, message &of) {
-        of.varint(trace_packet::trusted_packet_sequence_id, 1);
+    void packet(std::string &buffer, message &fields) {
+        fields.varint(trace_packet::trusted_packet_sequence_id, 1);
         if (first_)
-            of.varint(trace_packet::sequence_flags, trace_packet::incremental_state_cleared);
+            fields.varint(trace_packet::sequence_flags, trace_packet::incremental_state_cleared);
         first_ = false;
         message outer;
-        outer.add(trace::packet, of);
-        out += outer.bytes;
+        outer.add(trace::packet, fields);
+        buffer += outer.bytes;
     }
 
     bool first_ = true;
@@ -176,7 +180,7 @@ gzip_writer::gzip_writer() : stream_(std::make_unique<z_stream>()) {
 gzip_writer::~gzip_writer() { deflateEnd(stream_.get()); }
 
 std::string gzip_writer::operator()(std::string_view piece, bool last) {
-    std::string out;
+    std::string packed;
     char part[1 << 16];
     stream_->next_in = reinterpret_cast<Bytef *>(const_cast<char *>(piece.data()));
     stream_->avail_in = static_cast<uInt>(piece.size());
@@ -184,9 +188,9 @@ std::string gzip_writer::operator()(std::string_view piece, bool last) {
         stream_->next_out = reinterpret_cast<Bytef *>(part);
         stream_->avail_out = sizeof(part);
         deflate(stream_.get(), last ? Z_FINISH : Z_NO_FLUSH);
-        out.append(part, sizeof(part) - stream_->avail_out);
+        packed.append(part, sizeof(part) - stream_->avail_out);
     } while (stream_->avail_out == 0);
-    return out;
+    return packed;
 }
 
 }  // namespace moorage::core

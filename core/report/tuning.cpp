@@ -22,17 +22,18 @@ constexpr uint32_t rounds_max = 8;
 
 double rounded(double value) { return std::round(value * 1e12) / 1e12 + 0.0; }
 
-double missed(const tuning &of, const trial &one) {
+double missed(const tuning &tuning, const trial &trial) {
     double sum = 0;
-    for (size_t i = 0; i < of.targets.size(); ++i) sum += of.targets[i].missed_by(one.figures[i]);
+    for (size_t i = 0; i < tuning.targets.size(); ++i)
+        sum += tuning.targets[i].missed_by(trial.figures[i]);
     return sum;
 }
 
 class value_search {
 public:
-    value_search(tuning &of, const run_points &run, const search_limits &limits)
-        : of_(of), run_(run), limits_(limits) {
-        for (const tuned_param &param : of.params) {
+    value_search(tuning &tuning, const run_points &run, const search_limits &limits)
+        : tuning_(tuning), run_(run), limits_(limits) {
+        for (const tuned_param &param : tuning.params) {
             allowed_.push_back(param.is_number() ? param.grid.values() : std::vector<double>());
             for (size_t i = 0; i < param.words.size(); ++i)
                 allowed_.back().push_back(static_cast<double>(i));
@@ -49,22 +50,22 @@ private:
         std::map<size_t, size_t> tried = {};
     };
 
-    status try_at(line &on, const std::vector<size_t> &indices);
-    status search(line &on);
-    void settle_trend(const line &on);
+    status run_line_points(line &line, const std::vector<size_t> &indices);
+    status search(line &line);
+    void settle_trend(const line &line);
     bool bounds_only() const {
-        return std::ranges::all_of(of_.targets,
-                                   [](const auto &one) { return one.value.has_value(); });
+        return std::ranges::all_of(tuning_.targets,
+                                   [](const auto &target) { return target.value.has_value(); });
     }
-    bool one_meets(const line &on) const {
-        return std::ranges::any_of(on.tried,
-                                   [&](const auto &one) { return of_.meets(at(one.second)); });
+    bool one_meets(const line &line) const {
+        return std::ranges::any_of(
+            line.tried, [&](const auto &entry) { return tuning_.meets(trial_of(entry.second)); });
     }
-    std::vector<size_t> beside_valleys(const line &on) const;
-    std::vector<size_t> within_edge(const line &on) const;
-    const trial &at(size_t number) const { return of_.trials[number]; }
+    std::vector<size_t> beside_valleys(const line &line) const;
+    std::vector<size_t> within_edge(const line &line) const;
+    const trial &trial_of(size_t number) const { return tuning_.trials[number]; }
 
-    tuning &of_;
+    tuning &tuning_;
     const run_points &run_;
     const search_limits &limits_;
     std::vector<std::vector<double>> allowed_;  // [params] ascending
@@ -72,74 +73,75 @@ private:
 };
 
 // Runs the points that were not run before.
-status value_search::try_at(line &on, const std::vector<size_t> &indices) {
+status value_search::run_line_points(line &line, const std::vector<size_t> &indices) {
     std::vector<tuned_point> fresh;
-    std::vector<std::pair<size_t, tuned_point>> wanted;
+    std::vector<std::pair<size_t, tuned_point>> points;
     for (const size_t index : indices) {
-        tuned_point point = on.base;
-        point[on.param] = allowed_[on.param][index];
+        tuned_point point = line.base;
+        point[line.param] = allowed_[line.param][index];
         if (!known_.contains(point)) {
             if (known_.size() + fresh.size() == limits_.runs_max) {
-                of_.stopped = true;
+                tuning_.stopped = true;
                 continue;
             }
             fresh.push_back(point);
         }
-        wanted.emplace_back(index, std::move(point));
+        points.emplace_back(index, std::move(point));
     }
     if (!fresh.empty()) {
         auto ran = run_(fresh);
         if (!ran) return ran.failure();
         assert(ran->size() == fresh.size());
-        for (trial &one : *ran) {
-            known_.emplace(one.at, of_.trials.size());
-            of_.trials.push_back(std::move(one));
+        for (trial &trial : *ran) {
+            known_.emplace(trial.point, tuning_.trials.size());
+            tuning_.trials.push_back(std::move(trial));
         }
     }
-    for (const auto &[index, point] : wanted) on.tried[index] = known_.at(point);
+    for (const auto &[index, point] : points) line.tried[index] = known_.at(point);
     return success();
 }
 
 // By the first figure that differs between the ends.
-void value_search::settle_trend(const line &on) {
-    tuned_param &param = of_.params[on.param];
+void value_search::settle_trend(const line &line) {
+    tuned_param &param = tuning_.params[line.param];
     if (param.prefer != preference::by_trend) return;
-    const auto counts = [&](const auto &one) { return at(one.second).counts(); };
-    const auto first = std::ranges::find_if(on.tried, counts);
-    if (first == on.tried.end()) return;
-    const auto last = std::find_if(on.tried.rbegin(), on.tried.rend(), counts);
+    const auto counts = [&](const auto &entry) { return trial_of(entry.second).counts(); };
+    const auto first = std::ranges::find_if(line.tried, counts);
+    if (first == line.tried.end()) return;
+    const auto last = std::find_if(line.tried.rbegin(), line.tried.rend(), counts);
     param.prefer = preference::smallest;
-    for (size_t i = 0; i < of_.targets.size(); ++i) {
-        const double low = at(first->second).figures[i], high = at(last->second).figures[i];
+    for (size_t i = 0; i < tuning_.targets.size(); ++i) {
+        const double low = trial_of(first->second).figures[i],
+                     high = trial_of(last->second).figures[i];
         if (low == high) continue;
-        if (of_.targets[i].better(low, high)) param.prefer = preference::largest;
+        if (tuning_.targets[i].better(low, high)) param.prefer = preference::largest;
         return;
     }
 }
 
 // The middles of the gaps beside the best few trials that have no better neighbour.
-std::vector<size_t> value_search::beside_valleys(const line &on) const {
+std::vector<size_t> value_search::beside_valleys(const line &line) const {
     struct valley {
         size_t trial;
         std::vector<size_t> middles;
     };
     std::vector<valley> valleys;
-    for (auto here = on.tried.begin(); here != on.tried.end(); ++here) {
-        if (!at(here->second).counts()) continue;
-        valley one{here->second, {}};
+    for (auto current = line.tried.begin(); current != line.tried.end(); ++current) {
+        if (!trial_of(current->second).counts()) continue;
+        valley candidate{current->second, {}};
         bool lowest = true;
         const auto look = [&](auto beside) {
-            lowest = lowest && !of_.better(at(beside->second), at(here->second));
-            const size_t low = std::min(beside->first, here->first);
-            const size_t gap = std::max(beside->first, here->first) - low;
-            if (gap > 1) one.middles.push_back(low + gap / 2);
+            lowest = lowest && !tuning_.better(trial_of(beside->second), trial_of(current->second));
+            const size_t low = std::min(beside->first, current->first);
+            const size_t gap = std::max(beside->first, current->first) - low;
+            if (gap > 1) candidate.middles.push_back(low + gap / 2);
         };
-        if (here != on.tried.begin()) look(std::prev(here));
-        if (std::next(here) != on.tried.end()) look(std::next(here));
-        if (lowest && !one.middles.empty()) valleys.push_back(std::move(one));
+        if (current != line.tried.begin()) look(std::prev(current));
+        if (std::next(current) != line.tried.end()) look(std::next(current));
+        if (lowest && !candidate.middles.empty()) valleys.push_back(std::move(candidate));
     }
     std::ranges::sort(valleys, [&](const valley &a, const valley &b) {
-        return of_.better(at(a.trial), at(b.trial));
+        return tuning_.better(trial_of(a.trial), trial_of(b.trial));
     });
     std::vector<size_t> middles;
     for (size_t i = 0; i < std::min(valleys.size(), valleys_max); ++i)
@@ -148,12 +150,12 @@ std::vector<size_t> value_search::beside_valleys(const line &on) const {
 }
 
 // Thirds of the gap before the first value that meets the targets, in the preferred direction.
-std::vector<size_t> value_search::within_edge(const line &on) const {
+std::vector<size_t> value_search::within_edge(const line &line) const {
     std::vector<size_t> order;
-    for (const auto &one : on.tried) order.push_back(one.first);
-    if (of_.params[on.param].prefer == preference::largest) std::ranges::reverse(order);
+    for (const auto &entry : line.tried) order.push_back(entry.first);
+    if (tuning_.params[line.param].prefer == preference::largest) std::ranges::reverse(order);
     const auto first = std::ranges::find_if(
-        order, [&](size_t index) { return of_.meets(at(on.tried.at(index))); });
+        order, [&](size_t index) { return tuning_.meets(trial_of(line.tried.at(index))); });
     if (first == order.begin() || first == order.end()) return {};
     const size_t low = std::min(*first, *std::prev(first));
     const size_t gap = std::max(*first, *std::prev(first)) - low;
@@ -162,51 +164,51 @@ std::vector<size_t> value_search::within_edge(const line &on) const {
     return {low + gap / 3, low + gap - gap / 3};
 }
 
-status value_search::search(line &on) {
-    const size_t count = allowed_[on.param].size();
-    const size_t samples = of_.params[on.param].is_number() ? limits_.samples : count;
+status value_search::search(line &line) {
+    const size_t count = allowed_[line.param].size();
+    const size_t samples = tuning_.params[line.param].is_number() ? limits_.samples : count;
     std::vector<size_t> next = spread_indices(count, samples);
-    if (const status done = try_at(on, next); !done) return done.failure();
-    if (!of_.params[on.param].is_number()) return success();
-    settle_trend(on);
-    while (!of_.stopped) {
-        next = bounds_only() && one_meets(on) ? within_edge(on) : beside_valleys(on);
+    if (const status done = run_line_points(line, next); !done) return done.failure();
+    if (!tuning_.params[line.param].is_number()) return success();
+    settle_trend(line);
+    while (!tuning_.stopped) {
+        next = bounds_only() && one_meets(line) ? within_edge(line) : beside_valleys(line);
         if (next.empty()) break;
-        if (const status done = try_at(on, next); !done) return done.failure();
+        if (const status done = run_line_points(line, next); !done) return done.failure();
     }
     return success();
 }
 
 status value_search::operator()() {
-    tuned_point from;
-    for (const auto &values : allowed_) from.push_back(values[values.size() / 2]);
-    for (uint32_t round = 0; round < rounds_max && !of_.stopped; ++round) {
-        const tuned_point before = from;
-        for (size_t param = 0; param < of_.params.size(); ++param) {
-            line on{param, from};
-            if (const status done = search(on); !done) return done.failure();
-            if (const auto best = of_.best()) from = at(*best).at;
+    tuned_point start;
+    for (const auto &values : allowed_) start.push_back(values[values.size() / 2]);
+    for (uint32_t round = 0; round < rounds_max && !tuning_.stopped; ++round) {
+        const tuned_point previous = start;
+        for (size_t param = 0; param < tuning_.params.size(); ++param) {
+            line line{param, start};
+            if (const status done = search(line); !done) return done.failure();
+            if (const auto best = tuning_.best()) start = trial_of(*best).point;
         }
-        if (of_.params.size() == 1 || (round > 0 && from == before)) break;
+        if (tuning_.params.size() == 1 || (round > 0 && start == previous)) break;
     }
-    const auto best = of_.best();
-    if (best && of_.meets(at(*best))) of_.chosen = best;
+    const auto best = tuning_.best();
+    if (best && tuning_.meets(trial_of(*best))) tuning_.chosen = best;
     return success();
 }
 
 }  // namespace
 
 std::vector<double> value_grid::values() const {
-    assert(step > 0 && to >= from);
-    std::vector<double> all;
+    assert(step > 0 && last >= first);
+    std::vector<double> values;
     const auto add = [&](double value) {
         const double kept = whole ? std::round(value) : rounded(value);
-        if (all.empty() || kept > all.back()) all.push_back(kept);
+        if (values.empty() || kept > values.back()) values.push_back(kept);
     };
-    const double steps = std::floor((to - from) / step + tolerance);
-    for (double i = 0; i <= steps; ++i) add(std::min(from + i * step, to));
-    add(to);
-    return all;
+    const double steps = std::floor((last - first) / step + tolerance);
+    for (double i = 0; i <= steps; ++i) add(std::min(first + i * step, last));
+    add(last);
+    return values;
 }
 
 std::vector<size_t> spread_indices(size_t count, size_t samples) {
@@ -222,7 +224,7 @@ std::string tuned_param::text_of(double value) const {
     return grid.whole ? format("{:.0f}", value) : format("{}", value);
 }
 
-bool tuning::meets(const trial &one) const { return one.counts() && missed(*this, one) == 0; }
+bool tuning::meets(const trial &trial) const { return trial.counts() && missed(*this, trial) == 0; }
 
 bool tuning::better(const trial &a, const trial &b) const {
     if (!a.counts() || !b.counts()) return a.counts();
@@ -232,8 +234,8 @@ bool tuning::better(const trial &a, const trial &b) const {
         if (!targets[i].value && a.figures[i] != b.figures[i])
             return targets[i].better(a.figures[i], b.figures[i]);
     for (size_t i = 0; i < params.size(); ++i)
-        if (params[i].is_number() && a.at[i] != b.at[i])
-            return (a.at[i] < b.at[i]) == (params[i].prefer != preference::largest);
+        if (params[i].is_number() && a.point[i] != b.point[i])
+            return (a.point[i] < b.point[i]) == (params[i].prefer != preference::largest);
     return false;
 }
 
@@ -244,9 +246,9 @@ std::optional<size_t> tuning::best() const {
     return found;
 }
 
-status search_values(tuning &of, const run_points &run, const search_limits &limits) {
-    assert(!of.params.empty() && !of.targets.empty() && limits.samples > 1);
-    return value_search(of, run, limits)();
+status search_values(tuning &tuning, const run_points &run, const search_limits &limits) {
+    assert(!tuning.params.empty() && !tuning.targets.empty() && limits.samples > 1);
+    return value_search(tuning, run, limits)();
 }
 
 }  // namespace moorage::core

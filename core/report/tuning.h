@@ -28,9 +28,9 @@
 
 namespace moorage::core {
 
-// Values of a parameter that may be chosen: from, from + step, ..., and to itself.
+// Values of a parameter that may be chosen: first, first + step, ..., and last itself.
 struct value_grid {
-    double from = 0, to = 1, step = 0.01;
+    double first = 0, last = 1, step = 0.01;
     bool whole = false;  // numbers are rounded to integers
     std::vector<double> values() const;
 };
@@ -56,7 +56,7 @@ struct tuned_param {
 using tuned_point = std::vector<double>;  // [params]
 
 struct trial {
-    tuned_point at;
+    tuned_point point;
     std::vector<double> figures;  // [targets]; none: its run failed
     std::string misfit;           // its need beyond the machine; such a value is no answer
     bool counts() const { return !figures.empty() && misfit.empty(); }
@@ -71,7 +71,7 @@ struct tuning {
     std::optional<size_t> chosen = {};      // a trial; none: no run meets the targets
     std::optional<run_report> report = {};  // report of the chosen trial
 
-    bool meets(const trial &one) const;
+    bool meets(const trial &trial) const;
     // The trial that is nearest to the targets. none: no trial counts.
     std::optional<size_t> best() const;
     // Whether `a` is nearer than `b`. These count in order: the targets are missed by less, then
@@ -89,7 +89,7 @@ struct search_limits {
 };
 
 // Fills in trials, stopped, chosen and the trend. Errors are those of `run`.
-status search_values(tuning &of, const run_points &run, const search_limits &limits);
+status search_values(tuning &tuning, const run_points &run, const search_limits &limits);
 
 // For a terminal, at most 80 columns.
 std::string to_text(const tuning &found);

@@ -14,9 +14,9 @@ namespace moorage::core {
 std::vector<size_t> spread_indices(size_t count, size_t samples);
 
 // A column for each parameter and target. `rows` are trials with figures.
-std::vector<table_column> trial_columns(const tuning &of, const std::vector<size_t> &rows);
+std::vector<table_column> trial_columns(const tuning &found, const std::vector<size_t> &rows);
 
 // {"values", "figures", "fits", "met"}, and "value" and "measured" if there is one of each.
-json trial_json(const tuning &of, const trial &one);
+json trial_json(const tuning &found, const trial &trial);
 
 }  // namespace moorage::core

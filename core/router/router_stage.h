@@ -30,21 +30,21 @@ public:
     router_stage(instance &policy, fault_log &faults, const routing_rules &rules, uint32_t streams);
 
     // Routes the step. A wrong choice is reported and replaced by the model's own. Adds the changes
-    // to `account`. `from` gives the weights of the model's own rule. Without `ask` the model's own
-    // choice stands. False: the run has to end. [step]
-    bool select(layer_step &step, source &from, const pass &tokens, layer_report &account,
-                bool ask = true);
+    // to `report`. `source` gives the weights of the model's own rule. Without `ask_policy` the
+    // model's own choice stands. False: the run has to end. [step]
+    bool select(layer_step &step, source &source, const pass &tokens, layer_report &report,
+                bool ask_policy = true);
 
 private:
     // The account of the request that a stream carries.
     struct request_account {
-        uint64_t request = UINT64_MAX, choices = 0, substituted = 0;
+        uint64_t id = UINT64_MAX, choices = 0, substituted = 0;
     };
-    // Why the route of `routed` tokens cannot be computed. Empty: it can.
-    std::string wrong_with(const layer_step &step, uint32_t routed) const;
-    std::string wrong_weights(const layer_step &step) const;
-    void settle(layer_step &step, layer_report &account);
-    void settle_row(layer_step &step, uint32_t row, layer_report &account);
+    // Why the route of `routed_count` tokens cannot be computed. Empty: it can.
+    std::string route_error(const layer_step &step, uint32_t routed_count) const;
+    std::string weights_error(const layer_step &step) const;
+    void limit_changes(layer_step &step, layer_report &report);
+    void limit_row_changes(layer_step &step, uint32_t row, layer_report &report);
     bool is_exact(uint64_t request) const;
 
     instance &policy_;

@@ -16,28 +16,28 @@ namespace moorage::core {
 namespace {
 
 // Leaves the stream at its position.
-std::string foreign_beginning(std::istream &from) {
-    if (!from) return {};
+std::string foreign_beginning(std::istream &input) {
+    if (!input) return {};
     std::array<char, foreign_bytes> begin{};
-    from.read(begin.data(), begin.size());
-    const auto bytes = static_cast<size_t>(from.gcount());
-    from.clear();
-    from.seekg(0);
-    return foreign_text(std::as_bytes(std::span(begin.data(), bytes)));
+    input.read(begin.data(), begin.size());
+    const auto bytes = static_cast<size_t>(input.gcount());
+    input.clear();
+    input.seekg(0);
+    return non_text_problem(std::as_bytes(std::span(begin.data(), bytes)));
 }
 
 }  // namespace
 
-result<trace_data> convert_stream(std::istream &from, const std::string &name,
+result<trace_data> convert_stream(std::istream &input, const std::string &name,
                                   const convert_options &options) {
     log_builder builder(options.half, options.layers);
-    line_reader lines(from);
+    line_reader lines(input);
     const status read =
         options.format == "csv" ? read_csv(lines, builder) : read_json_lines(lines, builder);
     if (!read) return error{format("{}:{}: {}", name, lines.number(), read.failure().text)};
-    result<trace_data> made = builder.finish(options.experts);
-    if (!made) return error{format("{}:{}: {}", name, lines.number(), made.failure().text)};
-    return made;
+    result<trace_data> trace = builder.finish(options.experts);
+    if (!trace) return error{format("{}:{}: {}", name, lines.number(), trace.failure().text)};
+    return trace;
 }
 
 result<trace_data> convert_log(const std::filesystem::path &path, const convert_options &options) {
@@ -47,10 +47,10 @@ result<trace_data> convert_log(const std::filesystem::path &path, const convert_
                             std::filesystem::is_directory(path, code)
                                 ? "a directory"
                                 : "a named pipe, a socket or a device")};
-    std::ifstream from(path, std::ios::binary);
+    std::ifstream input(path, std::ios::binary);
     const int reason = errno;
     // Checked before the file's name, which may also tell the problem (".gz").
-    if (const std::string foreign = foreign_beginning(from); !foreign.empty())
+    if (const std::string foreign = foreign_beginning(input); !foreign.empty())
         return error{format("{}: {}", path.string(), foreign)};
     convert_options chosen = options;
     const std::string ending = path.extension().string();
@@ -58,12 +58,12 @@ result<trace_data> convert_log(const std::filesystem::path &path, const convert_
     if (chosen.format.empty() && (ending == ".jsonl" || ending == ".ndjson"))
         chosen.format = "jsonl";
     if (chosen.format != "csv" && chosen.format != "jsonl")
-        return error{
-            format("{}: format {} is not csv or jsonl; give --format", path.string(),
-                   chosen.format.empty() ? "of ending " + shown(ending) : shown(chosen.format)),
-            true};
-    if (!from) return error{format("{}: cannot open: {}", path.string(), std::strerror(reason))};
-    return convert_stream(from, path.string(), chosen);
+        return error{format("{}: format {} is not csv or jsonl; give --format", path.string(),
+                            chosen.format.empty() ? "of ending " + printable(ending)
+                                                  : printable(chosen.format)),
+                     true};
+    if (!input) return error{format("{}: cannot open: {}", path.string(), std::strerror(reason))};
+    return convert_stream(input, path.string(), chosen);
 }
 
 }  // namespace moorage::core

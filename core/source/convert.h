@@ -33,7 +33,7 @@ struct convert_options {
 // are sorted by descending weight.
 result<trace_data> convert_log(const std::filesystem::path &path, const convert_options &options);
 // The same from a stream. `name` is its name in errors. Requires: options.format is set.
-result<trace_data> convert_stream(std::istream &from, const std::string &name,
+result<trace_data> convert_stream(std::istream &input, const std::string &name,
                                   const convert_options &options);
 
 }  // namespace moorage::core

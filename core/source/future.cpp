@@ -53,46 +53,48 @@ future::future(const trace &source, uint64_t tokens)
     for (size_t page = 1; page < offsets_.size(); ++page) offsets_[page] += offsets_[page - 1];
 
     gaps_.resize(offsets_.back());
-    std::vector<uint64_t> at(offsets_.begin(), offsets_.end() - 1);
-    each_gap(source, tokens, [this, &at](uint32_t page, uint64_t gap) {
+    std::vector<uint64_t> write_offsets(offsets_.begin(), offsets_.end() - 1);
+    each_gap(source, tokens, [this, &write_offsets](uint32_t page, uint64_t gap) {
         // There are more gaps than were counted, so the file has changed. The figures are refused
         // at the end.
-        if (at[page] + gap_bytes(gap) > offsets_[page + 1]) return;
-        for (; gap >= 128; gap >>= 7) gaps_[at[page]++] = static_cast<uint8_t>(gap | 128);
-        gaps_[at[page]++] = static_cast<uint8_t>(gap);
+        if (write_offsets[page] + gap_bytes(gap) > offsets_[page + 1]) return;
+        for (; gap >= 128; gap >>= 7)
+            gaps_[write_offsets[page]++] = static_cast<uint8_t>(gap | 128);
+        gaps_[write_offsets[page]++] = static_cast<uint8_t>(gap);
     });
 }
 
-future_cursor::future_cursor(const future &of, order requests)
-    : of_(of), order_(requests), places_(uint64_t{of.layers_} * of.experts_) {
+future_cursor::future_cursor(const future &future, order requests)
+    : future_(future), order_(requests), places_(uint64_t{future.layers_} * future.experts_) {
     rewind();
 }
 
 void future_cursor::rewind() {
     for (uint32_t page = 0; page < places_.size(); ++page) {
         // MOORAGE_NEVER is -1, from which the first gap leads to the first request.
-        places_[page] = {of_.offsets_[page], MOORAGE_NEVER};
+        places_[page] = {future_.offsets_[page], MOORAGE_NEVER};
         advance(page);
     }
 }
 
 void future_cursor::advance(uint32_t page) {
-    place &now = places_[page];
-    if (now.offset == of_.offsets_[page + 1]) {
-        now.request = MOORAGE_NEVER;
+    place &cursor = places_[page];
+    if (cursor.offset == future_.offsets_[page + 1]) {
+        cursor.request = MOORAGE_NEVER;
         return;
     }
     uint64_t gap = 0;
     for (uint32_t shift = 0;; shift += 7) {
-        const uint8_t part = of_.gaps_[now.offset++];
+        const uint8_t part = future_.gaps_[cursor.offset++];
         gap |= static_cast<uint64_t>(part & 127) << shift;
         if (part < 128) break;
     }
-    now.request += gap;
+    cursor.request += gap;
 }
 
 uint64_t future_cursor::step_of(uint32_t page, uint64_t request) const {
-    const uint64_t layers = of_.layers_, top_k = of_.top_k_, layer = page / of_.experts_;
+    const uint64_t layers = future_.layers_, top_k = future_.top_k_,
+                   layer = page / future_.experts_;
     if (order_ == order::rounds) return request * layers + layer;
     const uint64_t token = request / top_k;
     if (order_ == order::token) return token * layers + layer;
@@ -101,11 +103,11 @@ uint64_t future_cursor::step_of(uint32_t page, uint64_t request) const {
 
 uint64_t future_cursor::next_use(uint32_t page, uint64_t step, uint64_t *token) {
     assert(page < places_.size());
-    const place &now = places_[page];
-    while (now.request != MOORAGE_NEVER) {
-        const uint64_t next = step_of(page, now.request);
+    const place &cursor = places_[page];
+    while (cursor.request != MOORAGE_NEVER) {
+        const uint64_t next = step_of(page, cursor.request);
         if (next > step) {
-            if (token != nullptr) *token = now.request / of_.top_k_;
+            if (token != nullptr) *token = cursor.request / future_.top_k_;
             return next;
         }
         advance(page);

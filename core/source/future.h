@@ -39,7 +39,7 @@ private:
 // steps: token * layers + layer.
 class future_cursor final : public future_view {
 public:
-    future_cursor(const future &of, order requests);
+    future_cursor(const future &future, order requests);
     uint64_t next_use(uint32_t page, uint64_t step, uint64_t *token) override;
     void rewind() override;
 
@@ -51,7 +51,7 @@ private:
     };
     void advance(uint32_t page);
     uint64_t step_of(uint32_t page, uint64_t request) const;
-    const future &of_;
+    const future &future_;
     order order_;
     std::vector<place> places_;
 };

@@ -9,14 +9,14 @@
 
 namespace moorage::core {
 
-layer_step::layer_step(const source &from, uint32_t needs, bool hidden, uint32_t versions)
-    : has_weights_((from.offers() & MOORAGE_NEEDS_WEIGHTS) != 0),
+layer_step::layer_step(const source &source, uint32_t needs, bool hidden, uint32_t versions)
+    : has_weights_((source.offers() & MOORAGE_NEEDS_WEIGHTS) != 0),
       wants_weights_(has_weights_ && (needs & MOORAGE_NEEDS_WEIGHTS)),
-      wants_scores_((from.offers() & MOORAGE_NEEDS_GATE_SCORES) &&
+      wants_scores_((source.offers() & MOORAGE_NEEDS_GATE_SCORES) &&
                     (needs & MOORAGE_NEEDS_GATE_SCORES)),
-      wants_hidden_(hidden && from.hidden_size() != 0),
+      wants_hidden_(hidden && source.hidden_size() != 0),
       several_versions_(versions > 1) {
-    const size_t tokens = from.tokens_max(), k = from.top_k(), experts = from.experts();
+    const size_t tokens = source.tokens_max(), k = source.top_k(), experts = source.experts();
     const size_t distinct = std::min(tokens * k, experts);
     routed.resize(tokens * k);
     routed_weights.resize(tokens * k);
@@ -32,7 +32,7 @@ layer_step::layer_step(const source &from, uint32_t needs, bool hidden, uint32_t
     token_ids_.resize(tokens);
     kept_.resize(tokens * k);
     wanted_.resize(distinct);
-    if (wants_hidden_) hidden_.resize(tokens * from.hidden_size());
+    if (wants_hidden_) hidden_.resize(tokens * source.hidden_size());
     requests_.resize(tokens);
     if (wants_weights_)
         for (auto *array : {&weights_, &adopted_weights_}) array->resize(tokens * k);
@@ -41,12 +41,12 @@ layer_step::layer_step(const source &from, uint32_t needs, bool hidden, uint32_t
     stamp_.resize(experts, 0);
     item_.resize(experts, 0);
     view_->size = sizeof(moorage_step);
-    view_->top_k = from.top_k();
-    view_->experts = from.experts();
+    view_->top_k = source.top_k();
+    view_->experts = source.experts();
     view_->host_streams = core::lent(streams_);
     view_->host_requests = core::lent(requests_);
     view_->host_positions = core::lent(positions_);
-    view_->host_token_ids = from.has_token_ids() ? core::lent(token_ids_) : nullptr;
+    view_->host_token_ids = source.has_token_ids() ? core::lent(token_ids_) : nullptr;
     lent_.view = view_.lent();
     lent_.chosen = core::lent(chosen_);
     lent_.adopted_chosen = core::lent(adopted_chosen_);
@@ -60,11 +60,11 @@ layer_step::layer_step(const source &from, uint32_t needs, bool hidden, uint32_t
     lent_.hidden = core::lent(hidden_);
 }
 
-void layer_step::enter(const pass &tokens) {
-    view_->phase = tokens.phase;
-    view_->token_count = static_cast<uint32_t>(tokens.tokens.size());
-    for (size_t i = 0; i < tokens.tokens.size(); ++i) {
-        const pass_token &token = tokens.tokens[i];
+void layer_step::begin_pass(const pass &pass) {
+    view_->phase = pass.phase;
+    view_->token_count = static_cast<uint32_t>(pass.tokens.size());
+    for (size_t i = 0; i < pass.tokens.size(); ++i) {
+        const pass_token &token = pass.tokens[i];
         streams_[i] = token.stream;
         requests_[i] = token.request;
         positions_[i] = token.position;
@@ -72,18 +72,18 @@ void layer_step::enter(const pass &tokens) {
     }
 }
 
-void layer_step::fill(source &from, const pass &tokens, uint32_t layer) {
+void layer_step::fill(source &source, const pass &pass, uint32_t layer) {
     adopted_ = drops_ = small_ = false;
     computed_ = chosen_.data();
     view_->layer = layer;
-    from.route(tokens, layer, chosen_.data());
-    if (wants_weights_) from.weights(tokens, layer, weights_.data());
-    if (wants_scores_) from.gate_scores(tokens, layer, gate_scores_.data());
+    source.route(pass, layer, chosen_.data());
+    if (wants_weights_) source.weights(pass, layer, weights_.data());
+    if (wants_scores_) source.gate_scores(pass, layer, gate_scores_.data());
     if (wants_hidden_) {
-        const std::span<const float> seen = from.hidden();
+        const std::span<const float> seen = source.hidden();
         std::copy(seen.begin(), seen.end(), hidden_.begin());
         view_->host_hidden = seen.empty() ? nullptr : lent_.hidden;
-        view_->hidden_size = seen.empty() ? 0 : from.hidden_size();
+        view_->hidden_size = seen.empty() ? 0 : source.hidden_size();
     }
     view_->host_chosen = lent_.chosen;
     view_->host_weights = lent_.weights;  // null if there are none
@@ -95,21 +95,21 @@ void layer_step::fill(source &from, const pass &tokens, uint32_t layer) {
     view_->distinct_count = 0;
 }
 
-void layer_step::weigh_route(source &from, const pass &tokens) {
+void layer_step::weigh_route(source &source, const pass &pass) {
     const size_t count = chosen().size();
     gives_weights_ = !std::all_of(routed_weights.begin(), routed_weights.begin() + count,
                                   [](float weight) { return std::isnan(weight); });
     if (!gives_weights_) return;
     std::fill_n(rule_weights_.begin(), count, std::numeric_limits<float>::quiet_NaN());
-    if (has_weights_) from.weigh(tokens, view_->layer, routed.data(), rule_weights_.data());
+    if (has_weights_) source.weigh(pass, view_->layer, routed.data(), rule_weights_.data());
 }
 
 // Weights that differ by at most 1e-4 of the row's largest weight differ only by rounding. If the
 // source has no weights (NaN), every weight counts as different.
-layer_step::changes layer_step::changed(uint32_t row) const {
+layer_step::changes layer_step::count_changes(uint32_t row) const {
     const size_t k = view_->top_k;
-    const uint32_t *own = chosen_.data() + row * k, *now = routed.data() + row * k;
-    const float *given = routed_weights.data() + row * k, *rule = rule_weights_.data() + row * k;
+    const uint32_t *model_choice = chosen_.data() + row * k, *route = routed.data() + row * k;
+    const float *weights = routed_weights.data() + row * k, *rule = rule_weights_.data() + row * k;
     changes found;
     float largest = 0;
     if (gives_weights_)
@@ -118,13 +118,13 @@ layer_step::changes layer_step::changed(uint32_t row) const {
     for (size_t i = 0; i < k; ++i) {
         if (classes[i] == MOORAGE_CLASS_DROPPED) {
             ++found.dropped;
-        } else if (std::find(own, own + k, now[i]) == own + k) {
+        } else if (std::find(model_choice, model_choice + k, route[i]) == model_choice + k) {
             ++found.substituted;
         } else if (classes[i] == MOORAGE_CLASS_SMALL && several_versions_) {
             ++found.small;
-        } else if (gives_weights_ && !std::isnan(given[i]) &&
-                   !(std::abs(given[i] - rule[i]) <= 1e-4f * largest)) {
-            ++(given[i] == 0 ? found.dropped : found.reweighted);
+        } else if (gives_weights_ && !std::isnan(weights[i]) &&
+                   !(std::abs(weights[i] - rule[i]) <= 1e-4f * largest)) {
+            ++(weights[i] == 0 ? found.dropped : found.reweighted);
         }
     }
     return found;
@@ -133,17 +133,17 @@ layer_step::changes layer_step::changed(uint32_t row) const {
 // Does not use memcmp. The page behind `routed` has no access rights, and the C library reads up to
 // it with a masked vector, which costs hundreds of cycles.
 bool layer_step::repeats_own() {
-    const uint32_t *const now = routed.data(), *const own = chosen_.data();
+    const uint32_t *const route = routed.data(), *const model_choice = chosen_.data();
     const uint8_t *const classes = routed_classes.data();
     const float *const weights = routed_weights.data();
     uint32_t differing = 0;
-    bool given = false;
+    bool has_weights = false;
     for (size_t i = 0, count = chosen().size(); i < count; ++i) {
-        differing |= (now[i] ^ own[i]) | (classes[i] >= MOORAGE_CLASS_DROPPED);
-        given |= !std::isnan(weights[i]);
-        as_written();
+        differing |= (route[i] ^ model_choice[i]) | (classes[i] >= MOORAGE_CLASS_DROPPED);
+        has_weights |= !std::isnan(weights[i]);
+        prevent_vectorising();
     }
-    gives_weights_ = given;
+    gives_weights_ = has_weights;
     return differing == 0;
 }
 
@@ -154,10 +154,10 @@ void layer_step::clear_route() {
 }
 
 void layer_step::restore_row(uint32_t row) {
-    const size_t k = view_->top_k, at = row * k;
-    std::copy_n(chosen_.data() + at, k, routed.data() + at);
-    std::fill_n(routed_weights.data() + at, k, std::numeric_limits<float>::quiet_NaN());
-    std::fill_n(routed_classes.data() + at, k, uint8_t{MOORAGE_CLASS_TOP});
+    const size_t k = view_->top_k, first = row * k;
+    std::copy_n(chosen_.data() + first, k, routed.data() + first);
+    std::fill_n(routed_weights.data() + first, k, std::numeric_limits<float>::quiet_NaN());
+    std::fill_n(routed_classes.data() + first, k, uint8_t{MOORAGE_CLASS_TOP});
 }
 
 bool layer_step::has_class(uint8_t which) const {
@@ -187,21 +187,21 @@ void layer_step::zero_dropped() {
     const size_t k = view_->top_k;
     for (size_t first = 0; first < chosen().size(); first += k) {
         float *const of_row = adopted_weights_.data() + first;
-        float all = 0, kept = 0;
+        float total = 0, kept = 0;
         for (size_t i = 0; i < k; ++i) {
-            all += of_row[i];
+            total += of_row[i];
             if (computed_[first + i] == MOORAGE_NONE) of_row[i] = 0;
             kept += of_row[i];
         }
-        if (!renormalises_ || kept == 0 || kept == all) continue;
-        for (size_t i = 0; i < k; ++i) of_row[i] *= all / kept;
+        if (!renormalises_ || kept == 0 || kept == total) continue;
+        for (size_t i = 0; i < k; ++i) of_row[i] *= total / kept;
     }
 }
 
-void layer_step::weigh(source &from, const pass &tokens) {
+void layer_step::weigh(source &source, const pass &pass) {
     if (!wants_weights_ || !adopted_) return;
     copy_few(routed_weights.data(), chosen().size(), adopted_weights_.data());
-    from.weigh(tokens, view_->layer, adopted_chosen_.data(), adopted_weights_.data());
+    source.weigh(pass, view_->layer, adopted_chosen_.data(), adopted_weights_.data());
     if (drops_) zero_dropped();
     view_->host_weights = lent_.adopted_weights;
 }

@@ -18,13 +18,13 @@ namespace moorage::core {
 class layer_step {
 public:
     // `hidden`: policies use hidden states. `versions`: of each expert, 1 or 2.
-    layer_step(const source &from, uint32_t needs, bool hidden = false, uint32_t versions = 1);
+    layer_step(const source &source, uint32_t needs, bool hidden = false, uint32_t versions = 1);
 
     // Sets the tokens of the next steps.
-    void enter(const pass &tokens);
+    void begin_pass(const pass &pass);
     // Reads the model's own choice for `layer`. Also reads weights and scores if a policy needs
     // them.
-    void fill(source &from, const pass &tokens, uint32_t layer);
+    void fill(source &source, const pass &pass, uint32_t layer);
     // Adopts a router's choice. `departs`: the choice is not the model's own, so its experts may
     // have the class DROPPED or SMALL (moorage/step.h). `renormalise`: as in moorage_route.
     void adopt_route(bool departs, bool renormalise);
@@ -36,15 +36,15 @@ public:
         // of class MOORAGE_CLASS_DROPPED, or own ones with weight 0.
         uint32_t reweighted = 0, dropped = 0;
         uint32_t small = 0;  // own experts in the second version
-        uint32_t all() const { return substituted + reweighted + dropped + small; }
+        uint32_t total() const { return substituted + reweighted + dropped + small; }
     };
-    changes changed(uint32_t row) const;
+    changes count_changes(uint32_t row) const;
     bool gives_weights() const { return gives_weights_; }  // whether the router gives weights
     bool knows_weights() const { return has_weights_; }
-    // Reads the weights that the model's rule gives to the routed experts, for changed(). Only
-    // needed if the router gives weights. Requires: they are experts of the layer. Call it before
-    // adopt_route().
-    void weigh_route(source &from, const pass &tokens);
+    // Reads the weights that the model's rule gives to the routed experts, for count_changes().
+    // Only needed if the router gives weights. Requires: they are experts of the layer. Call it
+    // before adopt_route().
+    void weigh_route(source &source, const pass &pass);
     // Sets up an empty route for a router to write.
     void clear_route();
     // Is the route of every token exactly the model's own, with no expert dropped or small? From
@@ -53,7 +53,7 @@ public:
     // Replaces the route of token `row` by the model's own choice and weights.
     void restore_row(uint32_t row);
     // Completes the weights of a router's choice. Does nothing for the model's own choice.
-    void weigh(source &from, const pass &tokens);
+    void weigh(source &source, const pass &pass);
     // [B, k] the computed choice. Weights are empty if the source has none.
     std::span<const uint32_t> chosen() const {
         return {view_->host_chosen, size_t{view_->token_count} * view_->top_k};
@@ -75,9 +75,9 @@ public:
     const moorage_step *lent() const { return lent_.view; }
     const uint32_t *distinct() const { return distinct_.data(); }
     uint32_t distinct_count() const { return view_->distinct_count; }
-    // The best version of distinct expert number `item` that any token asks for. Requires: group()
+    // The best version of distinct expert number `index` that any token asks for. Requires: group()
     // was called.
-    uint8_t version_wanted(uint32_t item) const { return small_ ? wanted_[item] : uint8_t{0}; }
+    uint8_t version_wanted(uint32_t index) const { return small_ ? wanted_[index] : uint8_t{0}; }
     const uint32_t *distinct_tokens() const { return distinct_tokens_.data(); }
     // The index of `expert` among the distinct ones, or MOORAGE_NONE.
     uint32_t item_of(uint32_t expert) const {

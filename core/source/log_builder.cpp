@@ -30,12 +30,12 @@ bool log_builder::keeps(uint64_t layer) const {
 }
 
 status log_builder::end_token() {
-    if (out_.tokens == 1 && layers_.empty())
+    if (trace_.tokens == 1 && layers_.empty())
         return error{"column layer: none of the first token's layers is kept"};
-    if (out_.tokens == 1) out_.layers = static_cast<uint32_t>(layers_.size());
-    if (out_.tokens > 0 && layers_done_ < layers_.size())
+    if (trace_.tokens == 1) trace_.layers = static_cast<uint32_t>(layers_.size());
+    if (trace_.tokens > 0 && layers_done_ < layers_.size())
         return error{format("column layer: token {} ends after {} layers, the first token has {}",
-                            out_.tokens - 1, layers_done_, layers_.size())};
+                            trace_.tokens - 1, layers_done_, layers_.size())};
     layers_done_ = 0;
     return success();
 }
@@ -45,14 +45,14 @@ status log_builder::begin_token(const log_row &row) {
         return error{
             format("column token: {} is out of range, the limit is {}", *row.token, token_max)};
     if (const status ended = end_token(); !ended) return ended;
-    const bool new_request = out_.tokens == 0 || row.request != request_;
+    const bool new_request = trace_.tokens == 0 || row.request != request_;
     if (new_request) {
         if (!requests_seen_.insert(row.request).second)
             return error{
                 format("column request: {} comes again after other requests; sort the log "
                        "by request",
-                       shown(row.request))};
-        out_.request_offsets.push_back(out_.tokens);
+                       printable(row.request))};
+        trace_.request_offsets.push_back(trace_.tokens);
     } else if (row.token && token_ && *row.token != *token_ + 1) {
         return error{
             format("column token: {} after {}; tokens of a request are numbered one by "
@@ -60,24 +60,24 @@ status log_builder::begin_token(const log_row &row) {
                    *row.token, *token_,
                    row.request.empty() ? " (several requests need a column request)" : "")};
     }
-    if (out_.tokens == 0) has_token_ids_ = row.token_id.has_value();
+    if (trace_.tokens == 0) has_token_ids_ = row.token_id.has_value();
     if (has_token_ids_ != row.token_id.has_value())
         return error{format("column token_id: {} here, but not so at the first token",
                             row.token_id ? "given" : "missing")};
     if (row.token_id && (*row.token_id < std::numeric_limits<int32_t>::min() ||
                          *row.token_id > std::numeric_limits<int32_t>::max()))
         return error{format("column token_id: {} does not fit in 32 bits", *row.token_id)};
-    if (row.token_id) out_.token_ids.push_back(static_cast<int32_t>(*row.token_id));
+    if (row.token_id) trace_.token_ids.push_back(static_cast<int32_t>(*row.token_id));
     request_ = row.request;
     token_ = row.token;
-    ++out_.tokens;
+    ++trace_.tokens;
     return success();
 }
 
 status log_builder::check_row(const log_row &row) {
-    const bool first = out_.chosen.empty();
+    const bool first = trace_.chosen.empty();
     if (first) {
-        out_.top_k = static_cast<uint32_t>(row.experts.size());
+        trace_.top_k = static_cast<uint32_t>(row.experts.size());
         has_weights_ = !row.weights.empty();
     }
     // For layers without experts, logs have no ids, or zeros.
@@ -85,9 +85,9 @@ status log_builder::check_row(const log_row &row) {
         return format("; if layer {} has no experts, leave it out (--layers)", row.layer);
     };
     if (row.experts.empty()) return error{"column experts: no expert is named" + remedy()};
-    if (row.experts.size() != out_.top_k)
+    if (row.experts.size() != trace_.top_k)
         return error{format("column experts: {} experts, the first row has {}", row.experts.size(),
-                            out_.top_k)};
+                            trace_.top_k)};
     for (size_t k = 0; k < row.experts.size(); ++k) {
         const uint64_t expert = row.experts[k];
         if (expert >= trace_experts_max)
@@ -107,7 +107,7 @@ status log_builder::check_row(const log_row &row) {
         return error{format("column weights: {} weights for {} experts", row.weights.size(),
                             row.experts.size())};
     for (size_t k = 0; k < row.weights.size(); ++k) {
-        const double limit = out_.weights.half ? half_max : std::numeric_limits<float>::max();
+        const double limit = trace_.weights.half ? half_max : std::numeric_limits<float>::max();
         if (!(std::fabs(row.weights[k]) <= limit))
             return error{format("column weight{}: {} is not a finite number up to {}", k,
                                 row.weights[k], limit)};
@@ -123,20 +123,20 @@ void log_builder::store(const log_row &row) {
                                  [&row](size_t k) { return row.weights[k]; });
     for (const size_t k : order_) {
         expert_largest_ = std::max(expert_largest_, row.experts[k]);
-        out_.chosen.push_back(static_cast<uint16_t>(row.experts[k]));
-        if (has_weights_) out_.weights.values.push_back(static_cast<float>(row.weights[k]));
+        trace_.chosen.push_back(static_cast<uint16_t>(row.experts[k]));
+        if (has_weights_) trace_.weights.values.push_back(static_cast<float>(row.weights[k]));
     }
 }
 
 status log_builder::add(const log_row &row, bool new_token) {
-    const bool moved = out_.tokens == 0 || row.request != request_ || row.token != token_;
+    const bool moved = trace_.tokens == 0 || row.request != request_ || row.token != token_;
     if (new_token || moved)
         if (const status begun = begin_token(row); !begun) return begun;
     if (row.layer >= layers_max)
         return error{
             format("column layer: {} is out of range, the limit is {}", row.layer, layers_max - 1)};
     if (!keeps(row.layer)) return success();
-    if (out_.tokens == 1) {
+    if (trace_.tokens == 1) {
         if (!layers_.empty() && row.layer <= layers_.back())
             return error{format("column layer: {} after {}; the layers of a token rise", row.layer,
                                 layers_.back())};
@@ -157,18 +157,18 @@ status log_builder::add(const log_row &row, bool new_token) {
 }
 
 result<trace_data> log_builder::finish(uint32_t experts) {
-    if (out_.tokens == 0) return error{"no row: an empty log makes no trace"};
+    if (trace_.tokens == 0) return error{"no row: an empty log makes no trace"};
     if (const status ended = end_token(); !ended) return ended.failure();
     if (experts != 0 && expert_largest_ >= experts)
         return error{format("expert {} is out of range, the limit is {} experts a layer",
                             expert_largest_, experts)};
-    out_.experts = experts != 0 ? experts : static_cast<uint32_t>(expert_largest_ + 1);
-    if (experts > trace_experts_max || uint64_t{out_.layers} * out_.experts > trace_pages_max)
+    trace_.experts = experts != 0 ? experts : static_cast<uint32_t>(expert_largest_ + 1);
+    if (experts > trace_experts_max || uint64_t{trace_.layers} * trace_.experts > trace_pages_max)
         return error{
             format("{} layers of {} experts are above the limit of {} a layer and {} in all",
-                   out_.layers, out_.experts, trace_experts_max, trace_pages_max)};
-    out_.request_offsets.push_back(out_.tokens);
-    return std::move(out_);
+                   trace_.layers, trace_.experts, trace_experts_max, trace_pages_max)};
+    trace_.request_offsets.push_back(trace_.tokens);
+    return std::move(trace_);
 }
 
 }  // namespace moorage::core

@@ -33,7 +33,7 @@ class log_builder {
 public:
     // `kept`: the layers whose rows are used; empty: all.
     explicit log_builder(bool half, std::vector<layer_range> kept = {}) : kept_(std::move(kept)) {
-        out_.weights.half = half;
+        trace_.weights.half = half;
     }
 
     // Are the rows of this layer used?
@@ -52,7 +52,7 @@ private:
     void store(const log_row &row);
 
     std::vector<layer_range> kept_;
-    trace_data out_;
+    trace_data trace_;
     std::vector<uint64_t> layers_;  // layer numbers, from the first token
     std::set<std::string> requests_seen_;
     std::string request_;

@@ -24,32 +24,32 @@ std::string_view trimmed(std::string_view text) {
 // Splits a line into cells. A cell in double quotes may contain the separator, and "" for a quote.
 status split_cells(std::string_view line, char separator, std::vector<std::string> &cells) {
     cells.clear();
-    for (size_t at = 0;; ++at) {
+    for (size_t position = 0;; ++position) {
         std::string cell;
-        size_t begin = at;
+        size_t begin = position;
         while (begin < line.size() && line[begin] == ' ') ++begin;
         if (begin < line.size() && line[begin] == '"') {
-            for (at = begin + 1;; ++at) {
-                if (at >= line.size())
+            for (position = begin + 1;; ++position) {
+                if (position >= line.size())
                     return error{format("cell {}: the quote is not closed", cells.size())};
-                if (line[at] != '"')
-                    cell += line[at];
-                else if (at + 1 < line.size() && line[at + 1] == '"')
-                    cell += line[++at];
+                if (line[position] != '"')
+                    cell += line[position];
+                else if (position + 1 < line.size() && line[position + 1] == '"')
+                    cell += line[++position];
                 else
                     break;
             }
-            const size_t end = std::min(line.find(separator, at), line.size());
-            if (!trimmed(line.substr(at + 1, end - at - 1)).empty())
+            const size_t end = std::min(line.find(separator, position), line.size());
+            if (!trimmed(line.substr(position + 1, end - position - 1)).empty())
                 return error{format("cell {}: text behind the closing quote", cells.size())};
-            at = end;
+            position = end;
         } else {
-            const size_t end = std::min(line.find(separator, at), line.size());
-            cell = trimmed(line.substr(at, end - at));
-            at = end;
+            const size_t end = std::min(line.find(separator, position), line.size());
+            cell = trimmed(line.substr(position, end - position));
+            position = end;
         }
         cells.push_back(std::move(cell));
-        if (at >= line.size()) return success();
+        if (position >= line.size()) return success();
     }
 }
 
@@ -59,7 +59,7 @@ result<Value> number(std::string_view text, std::string_view column) {
     const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (text.empty() || code != std::errc() || end != text.data() + text.size())
         return error{format("column {}: {} is not a {}", column,
-                            text.empty() ? "an empty cell" : shown(text),
+                            text.empty() ? "an empty cell" : printable(text),
                             std::is_floating_point_v<Value> ? "number" : "whole number in range")};
     return value;
 }
@@ -73,18 +73,18 @@ struct csv_columns {
 };
 
 // Finds columns expert0, expert1, ... without gaps.
-status numbered(const std::map<std::string, size_t> &at, const std::string &name,
-                std::vector<size_t> &to) {
-    const auto found = [&](size_t k) { return at.find(format("{}{}", name, k)); };
-    for (size_t k = 0; found(k) != at.end(); ++k) to.push_back(found(k)->second);
-    for (const auto &[column, cell] : at) {
+status numbered(const std::map<std::string, size_t> &cell_of_column, const std::string &name,
+                std::vector<size_t> &cells) {
+    const auto found = [&](size_t k) { return cell_of_column.find(format("{}{}", name, k)); };
+    for (size_t k = 0; found(k) != cell_of_column.end(); ++k) cells.push_back(found(k)->second);
+    for (const auto &[column, cell] : cell_of_column) {
         uint64_t k = 0;
         if (!column.starts_with(name)) continue;
         const char *begin = column.data() + name.size(), *end = column.data() + column.size();
         const auto [stop, code] = std::from_chars(begin, end, k);
-        if (begin != end && stop == end && (code != std::errc() || k >= to.size()))
-            return error{
-                format("column {}: there is no {}{} before it", shown(column), name, to.size())};
+        if (begin != end && stop == end && (code != std::errc() || k >= cells.size()))
+            return error{format("column {}: there is no {}{} before it", printable(column), name,
+                                cells.size())};
     }
     return success();
 }
@@ -98,13 +98,14 @@ result<csv_columns> read_header(std::string_view line) {
     if (const status right = split_cells(line, columns.separator, names); !right)
         return right.failure();
     columns.count = names.size();
-    std::map<std::string, size_t> at;
+    std::map<std::string, size_t> cell_of_column;
     for (size_t cell = 0; cell < names.size(); ++cell)
-        if (!at.emplace(names[cell], cell).second)
-            return error{format("column {} is named twice", shown(names[cell]))};
-    const auto take = [&at](const char *name) {
-        const auto found = at.find(name);
-        return found == at.end() ? std::optional<size_t>() : std::optional(found->second);
+        if (!cell_of_column.emplace(names[cell], cell).second)
+            return error{format("column {} is named twice", printable(names[cell]))};
+    const auto take = [&cell_of_column](const char *name) {
+        const auto found = cell_of_column.find(name);
+        return found == cell_of_column.end() ? std::optional<size_t>()
+                                             : std::optional(found->second);
     };
     columns.token = take("token");
     columns.layer = take("layer");
@@ -112,8 +113,10 @@ result<csv_columns> read_header(std::string_view line) {
     columns.token_id = take("token_id");
     columns.experts = take("experts");
     columns.weights = take("weights");
-    if (const status right = numbered(at, "expert", columns.expert); !right) return right.failure();
-    if (const status right = numbered(at, "weight", columns.weight); !right) return right.failure();
+    if (const status right = numbered(cell_of_column, "expert", columns.expert); !right)
+        return right.failure();
+    if (const status right = numbered(cell_of_column, "weight", columns.weight); !right)
+        return right.failure();
 
     const std::optional<size_t> needed[] = {columns.token, columns.layer};
     for (size_t i = 0; i < 2; ++i) {
@@ -130,13 +133,13 @@ result<csv_columns> read_header(std::string_view line) {
         return error{format("columns weight: {} for {} experts", columns.weight.size(),
                             columns.expert.size())};
     std::string ignored;
-    for (const auto &[name, cell] : at) {
+    for (const auto &[name, cell] : cell_of_column) {
         const std::optional<size_t> known[] = {columns.token,    columns.layer,   columns.request,
                                                columns.token_id, columns.experts, columns.weights};
         const bool used = std::ranges::find(known, std::optional(cell)) != std::end(known) ||
                           std::ranges::find(columns.expert, cell) != columns.expert.end() ||
                           std::ranges::find(columns.weight, cell) != columns.weight.end();
-        if (!used) ignored += (ignored.empty() ? "" : ", ") + shown(name);
+        if (!used) ignored += (ignored.empty() ? "" : ", ") + printable(name);
     }
     if (!ignored.empty()) log_warning(format("columns without a meaning here: {}", ignored));
     return columns;
@@ -144,23 +147,24 @@ result<csv_columns> read_header(std::string_view line) {
 
 template <class Value>
 status read_list(const std::vector<std::string> &cells, const std::vector<size_t> &single,
-                 std::optional<size_t> list, const std::string &name, std::vector<Value> &to) {
-    to.clear();
+                 std::optional<size_t> list, const std::string &name, std::vector<Value> &values) {
+    values.clear();
     for (size_t k = 0; k < single.size(); ++k) {
         const result<Value> value = number<Value>(cells[single[k]], format("{}{}", name, k));
         if (!value) return value.failure();
-        to.push_back(*value);
+        values.push_back(*value);
     }
     if (!list) return success();
     const std::string_view text = cells[*list];
-    for (size_t at = 0; at < text.size();) {
-        const size_t end = std::min(text.find_first_of(" ;|,", at), text.size());
-        if (end > at) {
-            const result<Value> value = number<Value>(text.substr(at, end - at), name + "s");
+    for (size_t position = 0; position < text.size();) {
+        const size_t end = std::min(text.find_first_of(" ;|,", position), text.size());
+        if (end > position) {
+            const result<Value> value =
+                number<Value>(text.substr(position, end - position), name + "s");
             if (!value) return value.failure();
-            to.push_back(*value);
+            values.push_back(*value);
         }
-        at = end + 1;
+        position = end + 1;
     }
     return success();
 }
@@ -193,9 +197,9 @@ status read_row(const std::vector<std::string> &cells, const csv_columns &column
 result<bool> line_reader::next(std::string &line) {
     do {
         line.clear();
-        for (int letter = from_.get(); letter != '\n'; letter = from_.get()) {
+        for (int letter = input_.get(); letter != '\n'; letter = input_.get()) {
             if (letter == std::istream::traits_type::eof()) {
-                if (from_.bad()) return error{"reading failed"};
+                if (input_.bad()) return error{"reading failed"};
                 if (line.empty()) return false;
                 break;
             }
@@ -221,9 +225,9 @@ status read_csv(line_reader &lines, log_builder &builder) {
     std::vector<std::string> cells;
     log_row row;
     for (;;) {
-        const result<bool> more = lines.next(line);
-        if (!more) return more.failure();
-        if (!*more) return success();
+        const result<bool> has_line = lines.next(line);
+        if (!has_line) return has_line.failure();
+        if (!*has_line) return success();
         if (const status right = split_cells(line, columns->separator, cells); !right) return right;
         if (cells.size() != columns->count)
             return error{

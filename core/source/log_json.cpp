@@ -14,34 +14,35 @@ namespace moorage::core {
 
 namespace {
 
-error not_so(const std::string &key, const json &value, const char *wanted) {
-    return {format("column {}: {} is not {}", key, shown(json_line(value)), wanted)};
+error wrong_value(const std::string &key, const json &value, const char *wanted) {
+    return {format("column {}: {} is not {}", key, printable(json_line(value)), wanted)};
 }
 
-result<uint64_t> whole(const std::string &key, const json &value) {
-    if (!value.is_number_unsigned()) return not_so(key, value, "a whole number from 0");
+result<uint64_t> whole_number(const std::string &key, const json &value) {
+    if (!value.is_number_unsigned()) return wrong_value(key, value, "a whole number from 0");
     return value.get<uint64_t>();
 }
 
-status read_experts(const std::string &key, const json &list, std::vector<uint64_t> &to) {
-    to.clear();
-    if (!list.is_array()) return not_so(key, list, "a list of expert ids");
-    for (const json &item : list) {
-        const result<uint64_t> id = whole(format("{}[{}]", key, to.size()), item);
+status read_experts(const std::string &key, const json &list, std::vector<uint64_t> &experts) {
+    experts.clear();
+    if (!list.is_array()) return wrong_value(key, list, "a list of expert ids");
+    for (const json &entry : list) {
+        const result<uint64_t> id = whole_number(format("{}[{}]", key, experts.size()), entry);
         if (!id) return id.failure();
-        to.push_back(*id);
+        experts.push_back(*id);
     }
     return success();
 }
 
-status read_weights(const std::string &key, const json &list, std::vector<double> &to) {
-    to.clear();
-    if (!list.is_array()) return not_so(key, list, "a list of weights");
-    for (const json &item : list) {
-        if (!item.is_number()) return not_so(format("{}[{}]", key, to.size()), item, "a number");
-        to.push_back(item.get<double>());
+status read_weights(const std::string &key, const json &list, std::vector<double> &weights) {
+    weights.clear();
+    if (!list.is_array()) return wrong_value(key, list, "a list of weights");
+    for (const json &entry : list) {
+        if (!entry.is_number())
+            return wrong_value(format("{}[{}]", key, weights.size()), entry, "a number");
+        weights.push_back(entry.get<double>());
     }
-    if (to.empty()) return not_so(key, list, "a list with a weight for each expert");
+    if (weights.empty()) return wrong_value(key, list, "a list with a weight for each expert");
     return success();
 }
 
@@ -52,14 +53,14 @@ status read_common(const json &object, log_row &row) {
                           ? found->get<std::string>()
                           : found->dump(-1, ' ', false, json::error_handler_t::replace);
     if (const auto found = object.find("token"); found != object.end()) {
-        const result<uint64_t> token = whole("token", *found);
+        const result<uint64_t> token = whole_number("token", *found);
         if (!token) return token.failure();
         row.token = *token;
     }
     if (const auto found = object.find("token_id"); found != object.end()) {
-        if (!found->is_number_integer()) return not_so("token_id", *found, "a whole number");
+        if (!found->is_number_integer()) return wrong_value("token_id", *found, "a whole number");
         if (found->is_number_unsigned() && found->get<uint64_t>() > INT64_MAX)
-            return not_so("token_id", *found, "below 2^31");
+            return wrong_value("token_id", *found, "below 2^31");
         row.token_id = found->get<int64_t>();
     }
     return success();
@@ -71,7 +72,7 @@ bool has_experts(const json &experts) { return experts.is_array() && !experts.em
 // Adds an object with the lists of all layers.
 status add_token(const json &experts, const json *weights, log_row &row, log_builder &builder) {
     if (weights != nullptr && (!weights->is_array() || weights->size() != experts.size()))
-        return not_so("weights", *weights, "a list as long as experts");
+        return wrong_value("weights", *weights, "a list as long as experts");
     for (size_t layer = 0; layer < experts.size(); ++layer) {
         row.layer = layer;
         row.experts.clear(), row.weights.clear();
@@ -98,11 +99,11 @@ status add_layer(const json &object, const json &experts, const json *weights, l
     if (layer == object.end())
         return error{"key layer is missing; without it experts is a list of lists"};
     if (!row.token) return error{"key token is missing; objects with a layer need it"};
-    const result<uint64_t> number = whole("layer", *layer);
+    const result<uint64_t> number = whole_number("layer", *layer);
     if (!number) return number.failure();
     row.layer = *number;
     if (!builder.keeps(row.layer)) return builder.add(row, false);
-    if (!has_experts(experts)) return not_so("experts", experts, some_experts);
+    if (!has_experts(experts)) return wrong_value("experts", experts, some_experts);
     if (const status read = read_experts("experts", experts, row.experts); !read) return read;
     if (weights != nullptr)
         if (const status read = read_weights("weights", *weights, row.weights); !read) return read;
@@ -117,16 +118,16 @@ void note_ignored(const json &object, std::set<std::string> &ignored) {
     for (const auto &[key, value] : object.items())
         if (std::ranges::find(known_keys, key) == std::end(known_keys) &&
             ignored.size() < ignored_shown_max)
-            ignored.insert(shown(key));
+            ignored.insert(printable(key));
 }
 
 status add_line(const std::string &line, log_builder &builder, std::set<std::string> &ignored) {
     const result<json> parsed = read_json(line);
     if (!parsed)
         return error{
-            format("not valid JSON: {}; the line is {}", parsed.failure().text, shown(line))};
+            format("not valid JSON: {}; the line is {}", parsed.failure().text, printable(line))};
     const json &object = *parsed;
-    if (!object.is_object()) return error{format("{} is not an object", shown(line))};
+    if (!object.is_object()) return error{format("{} is not an object", printable(line))};
     note_ignored(object, ignored);
     log_row row;
     if (const status read = read_common(object, row); !read) return read;
@@ -134,14 +135,14 @@ status add_line(const std::string &line, log_builder &builder, std::set<std::str
     if (experts == object.end()) return error{"key experts is missing"};
     // An object of one layer may omit its experts if the layer is not kept.
     if (!object.contains("layer") && !has_experts(*experts))
-        return not_so("experts", *experts, some_experts);
-    const json *given = weights == object.end() ? nullptr : &*weights;
+        return wrong_value("experts", *experts, some_experts);
+    const json *weight_list = weights == object.end() ? nullptr : &*weights;
     // In a list of lists, layers without experts may be null.
     const bool of_token =
         experts->is_array() &&
-        std::ranges::any_of(*experts, [](const json &item) { return item.is_array(); });
-    return of_token ? add_token(*experts, given, row, builder)
-                    : add_layer(object, *experts, given, row, builder);
+        std::ranges::any_of(*experts, [](const json &list) { return list.is_array(); });
+    return of_token ? add_token(*experts, weight_list, row, builder)
+                    : add_layer(object, *experts, weight_list, row, builder);
 }
 
 }  // namespace
@@ -150,9 +151,9 @@ status read_json_lines(line_reader &lines, log_builder &builder) {
     std::string line;
     std::set<std::string> ignored;
     for (;;) {
-        const result<bool> more = lines.next(line);
-        if (!more) return more.failure();
-        if (!*more) break;
+        const result<bool> has_line = lines.next(line);
+        if (!has_line) return has_line.failure();
+        if (!*has_line) break;
         if (const status added = add_line(line, builder, ignored); !added) return added;
     }
     if (!ignored.empty())

@@ -17,13 +17,13 @@ inline constexpr size_t line_bytes_max = 16 * 1024 * 1024;
 
 class line_reader {
 public:
-    explicit line_reader(std::istream &from) : from_(from) {}
+    explicit line_reader(std::istream &input) : input_(input) {}
     // False: at the end. Lines end with \n or \r\n. Blank lines are skipped.
     result<bool> next(std::string &line);
     uint64_t number() const { return number_; }  // of the latest line, from 1
 
 private:
-    std::istream &from_;
+    std::istream &input_;
     uint64_t number_ = 0;
 };
 

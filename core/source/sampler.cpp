@@ -34,9 +34,9 @@ int32_t most_probable(std::span<const float> logits) {
     const float top = largest(logits);
     size_t begin = 0;
     for (; begin + block <= logits.size(); begin += block) {
-        uint32_t there = 0;
-        for (size_t i = begin; i < begin + block; ++i) there |= logits[i] == top;
-        if (there) break;
+        uint32_t matches = 0;
+        for (size_t i = begin; i < begin + block; ++i) matches |= logits[i] == top;
+        if (matches) break;
     }
     const auto found = std::find(logits.begin() + static_cast<ptrdiff_t>(begin), logits.end(), top);
     // If there are NaNs, there may be no largest.
@@ -84,12 +84,12 @@ double sum_of(std::span<const float> values) {
 
 void sampler::weigh(std::span<const float> logits) {
     constexpr double factor_max = 1e30, seldom = 10;  // drawn with e^-10 of the largest probability
-    const auto factor = static_cast<float>(std::min(1 / how_.temperature, factor_max));
+    const auto factor = static_cast<float>(std::min(1 / sampling_.temperature, factor_max));
     const float top = largest(logits);
     weights_.resize(logits.size());
     for (size_t id = 0; id < logits.size(); ++id)
         weights_[id] = exponential((logits[id] - top) * factor);
-    collect(logits, static_cast<double>(top) - seldom * how_.temperature);
+    collect(logits, static_cast<double>(top) - seldom * sampling_.temperature);
 }
 
 // Collects tokens with logits of at least `least`: the first ones in descending order.
@@ -107,12 +107,13 @@ int32_t sampler::ranked(std::span<const float> logits, size_t index) {
     if (index >= ranked_.size()) collect(logits, -std::numeric_limits<double>::infinity());
     while (index >= sorted_) {
         const size_t next = std::min(ranked_.size(), std::max<size_t>(64, 4 * sorted_));
-        const auto at = [&](size_t place) {
+        const auto entry = [&](size_t place) {
             return ranked_.begin() + static_cast<ptrdiff_t>(place);
         };
-        std::partial_sort(at(sorted_), at(next), ranked_.end(), [](const auto &a, const auto &b) {
-            return a.first > b.first || (a.first == b.first && a.second < b.second);
-        });
+        std::partial_sort(
+            entry(sorted_), entry(next), ranked_.end(), [](const auto &a, const auto &b) {
+                return a.first > b.first || (a.first == b.first && a.second < b.second);
+            });
         sorted_ = next;
     }
     return ranked_[index].second;
@@ -121,11 +122,11 @@ int32_t sampler::ranked(std::span<const float> logits, size_t index) {
 std::span<const float> sampler::penalised(std::span<const float> logits,
                                           std::span<const int32_t> prompt,
                                           std::span<const int32_t> written) {
-    const size_t all = prompt.size() + written.size();
-    const size_t window = how_.penalty_window == 0 ? all : how_.penalty_window;
+    const size_t total = prompt.size() + written.size();
+    const size_t window = sampling_.penalty_window == 0 ? total : sampling_.penalty_window;
     const auto newest = written.last(std::min(written.size(), window));
-    const auto before = prompt.last(std::min(prompt.size(), window - newest.size()));
-    recent_.assign(before.begin(), before.end());
+    const auto prompt_tail = prompt.last(std::min(prompt.size(), window - newest.size()));
+    recent_.assign(prompt_tail.begin(), prompt_tail.end());
     recent_.insert(recent_.end(), newest.begin(), newest.end());
     std::ranges::sort(recent_);
     penalised_.assign(logits.begin(), logits.end());
@@ -134,8 +135,8 @@ std::span<const float> sampler::penalised(std::span<const float> logits,
         const auto times = static_cast<double>(next - same);
         float &logit = penalised_[static_cast<size_t>(*same)];
         double value = static_cast<double>(logit);
-        value = value > 0 ? value / how_.repetition : value * how_.repetition;
-        logit = static_cast<float>(value - how_.presence - times * how_.frequency);
+        value = value > 0 ? value / sampling_.repetition : value * sampling_.repetition;
+        logit = static_cast<float>(value - sampling_.presence - times * sampling_.frequency);
         same = next;
     }
     return penalised_;
@@ -143,14 +144,14 @@ std::span<const float> sampler::penalised(std::span<const float> logits,
 
 int32_t sampler::operator()(std::span<const float> logits, random_stream &draws,
                             std::span<const int32_t> prompt, std::span<const int32_t> written) {
-    return (*this)(how_.penalises() ? penalised(logits, prompt, written) : logits, draws);
+    return (*this)(sampling_.penalises() ? penalised(logits, prompt, written) : logits, draws);
 }
 
 // How many of the most probable `count` tokens have top_p of their mass. `kept`: the mass before,
 // and after.
 size_t sampler::kept_by_mass(std::span<const float> logits, size_t count, double &kept) {
-    if (how_.top_p >= 1) return count;
-    const double wanted = how_.top_p * kept;
+    if (sampling_.top_p >= 1) return count;
+    const double wanted = sampling_.top_p * kept;
     double sum = 0;
     for (size_t i = 0; i + 1 < count; ++i) {
         sum += weight_at(logits, i);
@@ -164,8 +165,8 @@ size_t sampler::kept_by_mass(std::span<const float> logits, size_t count, double
 // Drops tokens below min_p of the largest probability. Goes from the front, because most of a
 // vocabulary is dropped.
 void sampler::drop_seldom(std::span<const float> logits, size_t &count, double &kept) {
-    if (how_.min_p <= 0) return;
-    const double least = how_.min_p * weight_at(logits, 0);
+    if (sampling_.min_p <= 0) return;
+    const double least = sampling_.min_p * weight_at(logits, 0);
     double sum = 0;
     for (size_t i = 0; i < count; ++i) {
         const double weight = weight_at(logits, i);
@@ -179,12 +180,12 @@ void sampler::drop_seldom(std::span<const float> logits, size_t &count, double &
 }
 
 int32_t sampler::operator()(std::span<const float> logits, random_stream &draws) {
-    if (how_.temperature <= 0) return most_probable(logits);
+    if (sampling_.temperature <= 0) return most_probable(logits);
     weigh(logits);
     size_t count = logits.size();
     double kept = 0;
-    if (how_.top_k != 0 && how_.top_k < count) {
-        count = how_.top_k;
+    if (sampling_.top_k != 0 && sampling_.top_k < count) {
+        count = sampling_.top_k;
         for (size_t i = 0; i < count; ++i) kept += weight_at(logits, i);
     } else {
         kept = sum_of(weights_);

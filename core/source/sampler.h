@@ -34,10 +34,10 @@ double negative_log_likelihood(std::span<const float> logits, int32_t token);
 
 class sampler {
 public:
-    explicit sampler(const sampling &how) : how_(how) {}
+    explicit sampler(const sampling &sampling) : sampling_(sampling) {}
     // Each request has its own random stream, so its text does not depend on other requests.
     random_stream draws_of(uint64_t request) const {
-        return {how_.seed, 0x73616d706c65 + request * 0x9e3779b97f4a7c15u};
+        return {sampling_.seed, 0x73616d706c65 + request * 0x9e3779b97f4a7c15u};
     }
     int32_t operator()(std::span<const float> logits, random_stream &draws);
     // The same with penalties for tokens of the prompt and of the written text.
@@ -56,7 +56,7 @@ private:
     void collect(std::span<const float> logits, double least);
     int32_t ranked(std::span<const float> logits, size_t index);
 
-    sampling how_;
+    sampling sampling_;
     std::vector<float> weights_;                     // by id; the most probable one has 1
     std::vector<std::pair<float, int32_t>> ranked_;  // logits and ids; only the first `sorted_` are
                                                      // in order

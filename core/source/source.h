@@ -20,15 +20,15 @@ struct pass_token {
     uint64_t next_row = MOORAGE_NEVER;  // row of the same request's next token, if that will be
                                         // decoded
     uint64_t request = 0;
-    uint32_t stream = 0;    // below the batch size
-    uint32_t position = 0;  // in its request
-    uint32_t length = 0;    // of its text, if more of it is known
-    bool again = false;     // was computed before, in a shorter text
-    bool first = false;     // its pass gives the request's first output token
-    bool last = false;      // last token of its request
-    int32_t token_id = -1;  // in a model's vocabulary; -1: the source has none
-    bool output = false;    // the model's logits are needed
-    bool silent = false;    // decoded without an output token, because it is part of the prompt
+    uint32_t stream = 0;      // below the batch size
+    uint32_t position = 0;    // in its request
+    uint32_t length = 0;      // of its text, if more of it is known
+    bool recomputed = false;  // was computed before, in a shorter text
+    bool first = false;       // its pass gives the request's first output token
+    bool last = false;        // last token of its request
+    int32_t token_id = -1;    // in a model's vocabulary; -1: the source has none
+    bool output = false;      // the model's logits are needed
+    bool silent = false;      // decoded without an output token, because it is part of the prompt
     uint64_t arrived_ns = MOORAGE_NEVER;  // when its request arrived; MOORAGE_NEVER: not known
 
     // Length of the sequence, which decides its rotations (rope.h).
@@ -74,19 +74,20 @@ public:
     // Do predictions have gate scores, not only an order?
     virtual bool scored_predictions() const = 0;
     // Fills the next pass. False: at the end, or until wakes_ns().
-    virtual bool next(pass &out) = 0;
+    virtual bool next(pass &pass) = 0;
     // When next() will have a pass after it returned false; MOORAGE_NEVER: never.
     virtual uint64_t wakes_ns() const { return MOORAGE_NEVER; }
     // Called when a pass has been through all layers, so its output tokens are known.
     virtual void pass_done(const pass &, uint64_t /*now_ns*/) {}
     // The model's own choice for every token of the pass: `chosen` [B, k], best first.
-    virtual void route(const pass &of, uint32_t layer, uint32_t *chosen) = 0;
+    virtual void route(const pass &pass, uint32_t layer, uint32_t *chosen) = 0;
     // Outputs [B, k] and [B, E]. Requires: offers() has them.
-    virtual void weights(const pass &of, uint32_t layer, float *out) = 0;
-    virtual void gate_scores(const pass &of, uint32_t layer, float *out) = 0;
+    virtual void weights(const pass &pass, uint32_t layer, float *weights) = 0;
+    virtual void gate_scores(const pass &pass, uint32_t layer, float *scores) = 0;
     // Fills in weights [B, k] of a router's choice that are NaN, by the model's own rule. Without a
     // model: the weight that the source has for the expert, otherwise 0.
-    virtual void weigh(const pass &of, uint32_t layer, const uint32_t *chosen, float *out) = 0;
+    virtual void weigh(const pass &pass, uint32_t layer, const uint32_t *chosen,
+                       float *weights) = 0;
     // The experts that were predicted for `layer` at row `row` before its router ran, best first.
     // Returns how many, at most predictions_max. If the source has no scores, `scores` gets 1 -
     // rank / count.
@@ -98,7 +99,7 @@ public:
 class step_watcher {
 public:
     virtual ~step_watcher() = default;
-    virtual void step(const moorage_step &view, const pass &tokens, source &from) = 0;
+    virtual void step(const moorage_step &view, const pass &pass, source &source) = 0;
 };
 
 }  // namespace moorage::core

@@ -7,33 +7,33 @@ double expert_counts::hit_rate() const {
     return requested == 0 ? 0 : double(hits) / double(requested);
 }
 
-expert_counts &expert_counts::operator+=(const expert_counts &other) {
-    requested += other.requested;
-    hits += other.hits;
-    partial_hits += other.partial_hits;
-    misses += other.misses;
-    substituted += other.substituted;
-    on_cpu += other.on_cpu;
-    remote += other.remote;
-    loaded += other.loaded;
+expert_counts &expert_counts::operator+=(const expert_counts &right) {
+    requested += right.requested;
+    hits += right.hits;
+    partial_hits += right.partial_hits;
+    misses += right.misses;
+    substituted += right.substituted;
+    on_cpu += right.on_cpu;
+    remote += right.remote;
+    loaded += right.loaded;
     return *this;
 }
 
-routing_counts &routing_counts::operator+=(const routing_counts &other) {
-    choices += other.choices;
-    rows += other.rows;
-    rows_unchanged += other.rows_unchanged;
-    reweighted += other.reweighted;
-    dropped += other.dropped;
-    small += other.small;
-    held_exact += other.held_exact;
-    held_cap += other.held_cap;
+routing_counts &routing_counts::operator+=(const routing_counts &right) {
+    choices += right.choices;
+    rows += right.rows;
+    rows_unchanged += right.rows_unchanged;
+    reweighted += right.reweighted;
+    dropped += right.dropped;
+    small += right.small;
+    held_exact += right.held_exact;
+    held_cap += right.held_cap;
     return *this;
 }
 
-version_counts &version_counts::operator+=(const version_counts &other) {
-    computed += other.computed;
-    loaded_bytes += other.loaded_bytes;
+version_counts &version_counts::operator+=(const version_counts &right) {
+    computed += right.computed;
+    loaded_bytes += right.loaded_bytes;
     return *this;
 }
 

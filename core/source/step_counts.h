@@ -16,7 +16,7 @@ struct expert_counts {
     uint64_t remote = 0;
     uint64_t loaded = 0;      // loaded to fast memory on demand
     double hit_rate() const;  // hits / requested; 0 if nothing was requested
-    expert_counts &operator+=(const expert_counts &other);
+    expert_counts &operator+=(const expert_counts &right);
 };
 
 // The fate of the model's own choices. A row is a token at a layer and has k choices. It is
@@ -28,14 +28,14 @@ struct routing_counts {
     uint64_t small = 0;       // own experts computed in the second version
     uint64_t held_exact = 0;  // substitutions undone because the request must be exact
     uint64_t held_cap = 0;    // substitutions undone because of [router] substitution_max
-    routing_counts &operator+=(const routing_counts &other);
+    routing_counts &operator+=(const routing_counts &right);
 };
 
 // Experts computed and loaded in one version, if there are several.
 struct version_counts {
     uint64_t computed = 0;      // pairs of expert and token
     uint64_t loaded_bytes = 0;  // by transfers that a step waited for
-    version_counts &operator+=(const version_counts &other);
+    version_counts &operator+=(const version_counts &right);
 };
 
 struct byte_counts {

@@ -38,7 +38,7 @@ public:
             for (uint32_t i = experts; i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
         }
         rank_of_.resize(orders_.size());
-        for (uint64_t at = 0; at < orders_.size(); ++at) note_rank(at);
+        for (uint64_t index = 0; index < orders_.size(); ++index) note_rank(index);
     }
 
     trace_data run() {
@@ -46,61 +46,61 @@ public:
         for (uint64_t request = 0; request < options_.requests; ++request) {
             const uint64_t domain = request % options_.domains;
             const auto [first, last] =
-                std::pair(out_.request_offsets[request], out_.request_offsets[request + 1]);
+                std::pair(trace_.request_offsets[request], trace_.request_offsets[request + 1]);
             for (uint64_t token = first; token < last; ++token) {
                 for (uint32_t layer = 0; layer < options_.layers; ++layer)
-                    one(token, layer, domain * options_.layers + layer, token > first);
+                    draw_experts(token, layer, domain * options_.layers + layer, token > first);
                 drift();
             }
         }
-        return std::move(out_);
+        return std::move(trace_);
     }
 
 private:
-    void note_rank(uint64_t at) {
-        const uint64_t first = at / options_.experts * options_.experts;
-        rank_of_[first + orders_[at]] = static_cast<uint16_t>(at - first);
+    void note_rank(uint64_t index) {
+        const uint64_t first = index / options_.experts * options_.experts;
+        rank_of_[first + orders_[index]] = static_cast<uint16_t>(index - first);
     }
 
     void prepare() {
         const uint64_t places = options_.tokens * options_.layers;
-        out_.tokens = options_.tokens;
-        out_.layers = options_.layers;
-        out_.experts = options_.experts;
-        out_.top_k = options_.top_k;
-        out_.predictions = options_.predictions;
-        out_.chosen.resize(places * options_.top_k);
-        out_.predicted.resize(places * options_.predictions);
-        if (options_.gate_scores) out_.gate_scores.values.resize(places * options_.experts);
+        trace_.tokens = options_.tokens;
+        trace_.layers = options_.layers;
+        trace_.experts = options_.experts;
+        trace_.top_k = options_.top_k;
+        trace_.predictions = options_.predictions;
+        trace_.chosen.resize(places * options_.top_k);
+        trace_.predicted.resize(places * options_.predictions);
+        if (options_.gate_scores) trace_.gate_scores.values.resize(places * options_.experts);
         for (uint64_t request = 0; request <= options_.requests; ++request)
-            out_.request_offsets.push_back(options_.tokens * request / options_.requests);
+            trace_.request_offsets.push_back(options_.tokens * request / options_.requests);
         std::string names;
         for (uint32_t domain = 0; domain < options_.domains; ++domain)
             names += format("{}domain{}", domain == 0 ? "" : ",", domain);
         for (uint64_t request = 0; options_.domains > 1 && request < options_.requests; ++request)
-            out_.request_domain.push_back(static_cast<int32_t>(request % options_.domains));
-        out_.metadata = {{"model", "synthetic"},
-                         {"source", "made by moorage trace synth"},
-                         {"domains", names},
-                         {"seed", format("{}", options_.seed)},
-                         {"workload", format("zipf a={} b={} reuse={} drift={}", options_.a,
-                                             options_.b, options_.reuse, options_.drift)}};
+            trace_.request_domain.push_back(static_cast<int32_t>(request % options_.domains));
+        trace_.metadata = {{"model", "synthetic"},
+                           {"source", "made by moorage trace synth"},
+                           {"domains", names},
+                           {"seed", format("{}", options_.seed)},
+                           {"workload", format("zipf a={} b={} reuse={} drift={}", options_.a,
+                                               options_.b, options_.reuse, options_.drift)}};
         if (options_.gate_scores)
-            out_.metadata["weights_are"] = "softmax over all experts, not renormalised";
+            trace_.metadata["weights_are"] = "softmax over all experts, not renormalised";
     }
 
     // `table`: the ranking of the domain and layer.
-    void one(uint64_t token, uint32_t layer, uint64_t table, bool has_previous) {
+    void draw_experts(uint64_t token, uint32_t layer, uint64_t table, bool has_previous) {
         const uint64_t place = token * options_.layers + layer;
         const uint32_t top_k = options_.top_k, experts = options_.experts;
         const uint16_t *order = orders_.data() + table * experts;
         const uint16_t *rank_of = rank_of_.data() + table * experts;
-        const std::span chosen(out_.chosen.data() + place * top_k, top_k);
+        const std::span chosen(trace_.chosen.data() + place * top_k, top_k);
         if (options_.reuse > 0 && has_previous) {
-            const uint16_t *before = chosen.data() - uint64_t{options_.layers} * top_k;
+            const uint16_t *previous = chosen.data() - uint64_t{options_.layers} * top_k;
             for (uint32_t k = 0; k < top_k; ++k) {
                 kept_[k] = choice_.unit() < options_.reuse;
-                if (kept_[k]) chosen[k] = before[k], taken_[rank_of[before[k]]] = 1;
+                if (kept_[k]) chosen[k] = previous[k], taken_[rank_of[previous[k]]] = 1;
             }
         }
         for (uint32_t k = 0; k < top_k; ++k) {
@@ -130,7 +130,7 @@ private:
         for (uint32_t i = std::min(top_k, experts - 1); i > 0; --i)
             halves_[i - 1] = std::max(halves_[i - 1], static_cast<uint16_t>(halves_[i] + 1));
 
-        float *scores = out_.gate_scores.values.data() + place * experts;
+        float *scores = trace_.gate_scores.values.data() + place * experts;
         std::fill_n(scores, experts, -1.0f);
         uint32_t next = 0;
         for (const uint16_t expert : chosen) scores[expert] = float_of_half(halves_[next++]);
@@ -142,7 +142,7 @@ private:
     void predict(uint64_t place, std::span<const uint16_t> chosen, const uint16_t *order,
                  const uint16_t *rank_of) {
         const uint32_t width = options_.predictions;
-        const std::span list(out_.predicted.data() + place * width, width);
+        const std::span list(trace_.predicted.data() + place * width, width);
         // Within the first k places, a wrong expert must not be a chosen one.
         for (const uint16_t expert : chosen) taken_[rank_of[expert]] = 1;
         uint32_t wrong_left = options_.experts - options_.top_k;
@@ -174,10 +174,10 @@ private:
             // Draw the table first, in its own statement: compilers differ in the order of
             // operands.
             const uint64_t table = drift_.below(tables);
-            const uint64_t at = table * options_.experts + drift_.below(options_.experts - 1);
-            std::swap(orders_[at], orders_[at + 1]);
-            note_rank(at);
-            note_rank(at + 1);
+            const uint64_t index = table * options_.experts + drift_.below(options_.experts - 1);
+            std::swap(orders_[index], orders_[index + 1]);
+            note_rank(index);
+            note_rank(index + 1);
         }
     }
 
@@ -191,7 +191,7 @@ private:
     std::vector<double> values_;
     std::vector<uint16_t> halves_;
     double swaps_due_ = 0;
-    trace_data out_;
+    trace_data trace_;
 };
 
 }  // namespace
@@ -232,9 +232,9 @@ result<trace_data> synthesize(const synth_options &options) {
 }
 
 status write_synthetic(const synth_options &options, const std::filesystem::path &path) {
-    const result<trace_data> made = synthesize(options);
-    if (!made) return made.failure();
-    return write_trace(*made, path);
+    const result<trace_data> trace = synthesize(options);
+    if (!trace) return trace.failure();
+    return write_trace(*trace, path);
 }
 
 }  // namespace moorage::core

@@ -1,7 +1,7 @@
 // synth.h - synthetic traces: layered Zipf with reuse from token to token, domains and drift.
 //
 //   synth_options options{.layers = 32, .experts = 8, .top_k = 2, .tokens = 200'000};
-//   status made = write_synthetic(options, "synthetic.safetensors");
+//   status done = write_synthetic(options, "synthetic.safetensors");
 //
 // Every layer of every domain ranks its experts at random. Rank r (from 1) has weight 1 / (r +
 // b)^a. The k experts of a token and layer are drawn by weight without replacement. Equal options

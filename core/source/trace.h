@@ -56,16 +56,16 @@ public:
     uint32_t expert(uint64_t token, uint32_t layer, uint32_t rank) const {
         return id_at(experts_data_, experts_wide_, (token * layers_ + layer) * top_k_ + rank);
     }
-    // Chosen experts of tokens [first, first + count): [count, layers, top_k], widened into `out`.
-    void read_experts(uint64_t first, uint64_t count, uint32_t *out) const;
+    // Chosen experts of tokens [first, first + count): [count, layers, top_k], widened into `ids`.
+    void read_experts(uint64_t first, uint64_t count, uint32_t *ids) const;
 
     // Router weight of the expert chosen at rank: from `weights`, otherwise its gate score.
     bool has_weights() const { return weights_.data != nullptr || has_gate_scores(); }
     bool has_weight_tensor() const { return weights_.data != nullptr; }
     float weight(uint64_t token, uint32_t layer, uint32_t rank) const;
     bool has_gate_scores() const { return gate_scores_.data != nullptr; }
-    // Writes [experts] scores to `out`.
-    void gate_scores(uint64_t token, uint32_t layer, float *out) const;
+    // Writes [experts] scores to `scores`.
+    void gate_scores(uint64_t token, uint32_t layer, float *scores) const;
     bool has_predictions() const { return predictions_ != 0; }
     uint32_t predictions() const { return predictions_; }  // M of pred_experts; 0: none
     uint32_t predicted(uint64_t token, uint32_t layer, uint32_t rank) const {
@@ -92,11 +92,11 @@ private:
         bool half = false;  // f16, otherwise f32
     };
     uint32_t id_at(const std::byte *data, bool wide, uint64_t index) const;
-    static float read_float(const floats &from, uint64_t index);
+    static float read_float(const floats &values, uint64_t index);
     trace();
     struct mapping;
     struct loader;
-    static result<trace> load(std::unique_ptr<mapping> from);
+    static result<trace> load(std::unique_ptr<mapping> mapped);
     std::unique_ptr<mapping> mapping_;
     uint64_t tokens_ = 0;
     uint32_t layers_ = 0, experts_ = 0, top_k_ = 0, predictions_ = 0;

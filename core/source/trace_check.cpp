@@ -15,8 +15,8 @@ namespace {
 constexpr uint64_t chunk_bytes = 256 * 1024;
 
 // "token 3, layer 1, rank 0" for an index into [tokens, layers, width].
-std::string place_text(const tensor &from, uint64_t index) {
-    const uint64_t width = from.shape[2], layers = from.shape[1];
+std::string place_text(const tensor &tensor, uint64_t index) {
+    const uint64_t width = tensor.shape[2], layers = tensor.shape[1];
     return format("token {}, layer {}, rank {}", index / width / layers, index / width % layers,
                   index % width);
 }
@@ -39,22 +39,22 @@ public:
     }
 
     // The first wrong id of a wrong chunk, as an error.
-    error culprit(const tensor &from, uint64_t first, uint64_t count) const {
+    error culprit(const tensor &tensor, uint64_t first, uint64_t count) const {
         for (uint64_t i = first; i < first + count; ++i) {
-            const Id id = element<Id>(from.bytes.data(), i);
+            const Id id = element<Id>(tensor.bytes.data(), i);
             if (id >= experts_)
                 return {
                     format("tensor {}: expert {} at {} is out of range, the limit is {} experts "
                            "a layer",
-                           from.name, id, place_text(from, i), experts_)};
+                           tensor.name, id, place_text(tensor, i), experts_)};
             for (uint64_t j = i / width_ * width_; j < i; ++j)
-                if (element<Id>(from.bytes.data(), j) == id)
+                if (element<Id>(tensor.bytes.data(), j) == id)
                     return {
                         format("tensor {}: expert {} at {} is there at rank {} already; the "
                                "experts of a token and layer are distinct",
-                               from.name, id, place_text(from, i), j % width_)};
+                               tensor.name, id, place_text(tensor, i), j % width_)};
         }
-        return {format("tensor {}: wrong expert ids", from.name)};
+        return {format("tensor {}: wrong expert ids", tensor.name)};
     }
 
 private:
@@ -98,34 +98,37 @@ private:
 };
 
 template <class Id>
-status check_ids_of(const tensor &from, uint32_t experts, const checked_up_to &done) {
-    const uint64_t width = from.shape[2], total = from.elements();
+status check_ids_of(const tensor &tensor, uint32_t experts, const checked_up_to &done) {
+    const uint64_t width = tensor.shape[2], total = tensor.elements();
     const uint64_t step = std::max<uint64_t>(1, chunk_bytes / sizeof(Id) / width) * width;
     id_checker<Id> checker(width, experts);
-    const std::byte *begin = from.bytes.data();
-    for (uint64_t at = 0; at < total; at += step) {
-        const uint64_t count = std::min(step, total - at);
-        if (!checker.right(begin + at * sizeof(Id), count)) return checker.culprit(from, at, count);
-        done(begin, begin + (at + count) * sizeof(Id));
+    const std::byte *begin = tensor.bytes.data();
+    for (uint64_t first = 0; first < total; first += step) {
+        const uint64_t count = std::min(step, total - first);
+        if (!checker.right(begin + first * sizeof(Id), count))
+            return checker.culprit(tensor, first, count);
+        done(begin, begin + (first + count) * sizeof(Id));
     }
     return success();
 }
 
 }  // namespace
 
-status check_ids(const tensor &from, uint32_t experts, const checked_up_to &done) {
-    return from.type == dtype::u8 ? check_ids_of<uint8_t>(from, experts, done)
-                                  : check_ids_of<uint16_t>(from, experts, done);
+status check_ids(const tensor &tensor, uint32_t experts, const checked_up_to &done) {
+    return tensor.type == dtype::u8 ? check_ids_of<uint8_t>(tensor, experts, done)
+                                    : check_ids_of<uint16_t>(tensor, experts, done);
 }
 
-status check_finite(const tensor &from, const checked_up_to &done) {
-    const uint64_t total = from.elements(), size = bytes_of(from.type), step = chunk_bytes / size;
-    for (uint64_t at = 0; at < total; at += step) {
-        const uint64_t end = std::min(at + step, total), odd = first_odd(from, at, end);
+status check_finite(const tensor &tensor, const checked_up_to &done) {
+    const uint64_t total = tensor.elements(), size = bytes_of(tensor.type),
+                   step = chunk_bytes / size;
+    for (uint64_t first = 0; first < total; first += step) {
+        const uint64_t end = std::min(first + step, total),
+                       odd = first_non_finite(tensor, first, end);
         if (odd != end)
-            return error{format("tensor {}: value {} at {} is not finite", from.name,
-                                value_at(from, odd), place_text(from, odd))};
-        done(from.bytes.data(), from.bytes.data() + end * size);
+            return error{format("tensor {}: value {} at {} is not finite", tensor.name,
+                                value_at(tensor, odd), place_text(tensor, odd))};
+        done(tensor.bytes.data(), tensor.bytes.data() + end * size);
     }
     return success();
 }

@@ -30,10 +30,10 @@ Value element(const std::byte *data, uint64_t index) {
 // Called when the bytes up to `end` of a tensor are checked, so that they can leave memory.
 using checked_up_to = std::function<void(const std::byte *begin, const std::byte *end)>;
 
-// Checks that ids of `from` [tokens, layers, per_group] are below `experts` and distinct in their
+// Checks that ids of `tensor` [tokens, layers, per_group] are below `experts` and distinct in their
 // group. Requires: u8 or u16, all dimensions above 0, experts <= 65536.
-status check_ids(const tensor &from, uint32_t experts, const checked_up_to &done);
-// Checks that all values of `from` [tokens, layers, n] are finite. Requires: f16 or f32.
-status check_finite(const tensor &from, const checked_up_to &done);
+status check_ids(const tensor &tensor, uint32_t experts, const checked_up_to &done);
+// Checks that all values of `tensor` [tokens, layers, n] are finite. Requires: f16 or f32.
+status check_finite(const tensor &tensor, const checked_up_to &done);
 
 }  // namespace moorage::core

@@ -8,68 +8,68 @@ namespace moorage::core {
 
 namespace {
 
-// Reads [count, layers, width] values of `get(token, layer, rank)` into `to`.
+// Reads [count, layers, width] values of `get(token, layer, rank)` into `values`.
 template <class Value, class Get>
-void copy(std::vector<Value> &to, const trace &from, uint64_t first, uint64_t count, uint32_t width,
-          const Get &get) {
-    to.reserve(count * from.layers() * width);
+void copy(std::vector<Value> &values, const trace &trace, uint64_t first, uint64_t count,
+          uint32_t width, const Get &get) {
+    values.reserve(count * trace.layers() * width);
     for (uint64_t token = first; token < first + count; ++token)
-        for (uint32_t layer = 0; layer < from.layers(); ++layer)
+        for (uint32_t layer = 0; layer < trace.layers(); ++layer)
             for (uint32_t rank = 0; rank < width; ++rank)
-                to.push_back(static_cast<Value>(get(token, layer, rank)));
+                values.push_back(static_cast<Value>(get(token, layer, rank)));
 }
 
-void copy_requests(trace_data &to, const trace &from, uint64_t first, uint64_t count) {
-    const auto offsets = from.request_offsets();
-    for (uint64_t request = 0; request < from.requests(); ++request) {
+void copy_requests(trace_data &cut, const trace &trace, uint64_t first, uint64_t count) {
+    const auto offsets = trace.request_offsets();
+    for (uint64_t request = 0; request < trace.requests(); ++request) {
         if (offsets[request + 1] <= first || offsets[request] >= first + count) continue;
-        to.request_offsets.push_back(std::max(offsets[request], first) - first);
-        if (!from.request_domain().empty())
-            to.request_domain.push_back(from.request_domain()[request]);
+        cut.request_offsets.push_back(std::max(offsets[request], first) - first);
+        if (!trace.request_domain().empty())
+            cut.request_domain.push_back(trace.request_domain()[request]);
     }
-    to.request_offsets.push_back(count);
+    cut.request_offsets.push_back(count);
 }
 
 }  // namespace
 
-trace_data cut_trace(const trace &from, uint64_t first, uint64_t count) {
-    trace_data to;
-    to.tokens = count;
-    to.layers = from.layers();
-    to.experts = from.experts();
-    to.top_k = from.top_k();
-    to.predictions = from.predictions();
-    to.metadata = from.metadata();
+trace_data cut_trace(const trace &trace, uint64_t first, uint64_t count) {
+    trace_data cut;
+    cut.tokens = count;
+    cut.layers = trace.layers();
+    cut.experts = trace.experts();
+    cut.top_k = trace.top_k();
+    cut.predictions = trace.predictions();
+    cut.metadata = trace.metadata();
     using token = uint64_t;
     using index = uint32_t;
-    copy(to.chosen, from, first, count, from.top_k(),
-         [&](token t, index l, index k) { return from.expert(t, l, k); });
-    if (from.has_weight_tensor()) {
-        to.weights.half = from.scores_are_half("weights");
-        copy(to.weights.values, from, first, count, from.top_k(),
-             [&](token t, index l, index k) { return from.weight(t, l, k); });
+    copy(cut.chosen, trace, first, count, trace.top_k(),
+         [&](token t, index l, index k) { return trace.expert(t, l, k); });
+    if (trace.has_weight_tensor()) {
+        cut.weights.half = trace.scores_are_half("weights");
+        copy(cut.weights.values, trace, first, count, trace.top_k(),
+             [&](token t, index l, index k) { return trace.weight(t, l, k); });
     }
-    if (from.has_gate_scores()) {
-        std::vector<float> row(from.experts());
-        to.gate_scores.half = from.scores_are_half("gate_scores");
-        copy(to.gate_scores.values, from, first, count, from.experts(),
+    if (trace.has_gate_scores()) {
+        std::vector<float> row(trace.experts());
+        cut.gate_scores.half = trace.scores_are_half("gate_scores");
+        copy(cut.gate_scores.values, trace, first, count, trace.experts(),
              [&](token t, index l, index e) {
-                 if (e == 0) from.gate_scores(t, l, row.data());
+                 if (e == 0) trace.gate_scores(t, l, row.data());
                  return row[e];
              });
     }
-    if (from.has_predictions())
-        copy(to.predicted, from, first, count, from.predictions(),
-             [&](token t, index l, index k) { return from.predicted(t, l, k); });
-    if (from.has_prediction_scores()) {
-        to.prediction_scores.half = from.scores_are_half("pred_scores");
-        copy(to.prediction_scores.values, from, first, count, from.predictions(),
-             [&](token t, index l, index k) { return from.prediction_score(t, l, k); });
+    if (trace.has_predictions())
+        copy(cut.predicted, trace, first, count, trace.predictions(),
+             [&](token t, index l, index k) { return trace.predicted(t, l, k); });
+    if (trace.has_prediction_scores()) {
+        cut.prediction_scores.half = trace.scores_are_half("pred_scores");
+        copy(cut.prediction_scores.values, trace, first, count, trace.predictions(),
+             [&](token t, index l, index k) { return trace.prediction_score(t, l, k); });
     }
-    for (uint64_t t = first; from.has_token_ids() && t < first + count; ++t)
-        to.token_ids.push_back(from.token_id(t));
-    copy_requests(to, from, first, count);
-    return to;
+    for (uint64_t t = first; trace.has_token_ids() && t < first + count; ++t)
+        cut.token_ids.push_back(trace.token_id(t));
+    copy_requests(cut, trace, first, count);
+    return cut;
 }
 
 status drop_tensor(trace_data &data, const std::string &name) {

@@ -23,7 +23,7 @@ public:
     // `predictions`: how many per token and layer; 0: none.
     trace_recorder(uint32_t layers, uint32_t experts, uint32_t top_k, uint32_t predictions);
 
-    void step(const moorage_step &view, const pass &tokens, source &from) override;
+    void step(const moorage_step &view, const pass &pass, source &source) override;
     // The trace. The caller adds metadata. Requires: at least one pass was seen.
     trace_data finish() const;
     uint64_t tokens() const { return count_; }
@@ -36,7 +36,7 @@ private:
         bool again;
     };
     uint64_t cell(uint64_t token, uint32_t layer) const { return token * layers_ + layer; }
-    void predict(const pass &tokens, uint32_t layer, source &from);
+    void predict(const pass &pass, uint32_t layer, source &source);
 
     uint32_t layers_, experts_, top_k_, predictions_;
     uint64_t first_ = 0;  // first token of the current pass
@@ -45,8 +45,8 @@ private:
     // In the order of passes: [token, layer, ...]. next_*: for the first layer of the next token.
     std::vector<uint16_t> chosen_, predicted_, next_predicted_;
     std::vector<float> weights_, gate_scores_, prediction_scores_, next_scores_;
-    std::vector<uint32_t> one_experts_;
-    std::vector<float> one_scores_, pass_scores_;
+    std::vector<uint32_t> token_experts_;
+    std::vector<float> token_scores_, pass_scores_;
 };
 
 }  // namespace moorage::core

@@ -21,8 +21,8 @@ struct trace_source_options {
 
 class trace_source final : public source {
 public:
-    // `from` is borrowed. Requires: batch >= 1.
-    trace_source(const trace &from, const trace_source_options &options);
+    // `trace` is borrowed. Requires: batch >= 1.
+    trace_source(const trace &trace, const trace_source_options &options);
 
     uint32_t layers() const override { return trace_.layers(); }
     uint32_t experts() const override { return trace_.experts(); }
@@ -34,11 +34,11 @@ public:
     bool has_token_ids() const override { return trace_.has_token_ids(); }
     bool idle() override;
     bool scored_predictions() const override { return trace_.has_prediction_scores(); }
-    bool next(pass &out) override;
-    void route(const pass &of, uint32_t layer, uint32_t *chosen) override;
-    void weights(const pass &of, uint32_t layer, float *out) override;
-    void gate_scores(const pass &of, uint32_t layer, float *out) override;
-    void weigh(const pass &of, uint32_t layer, const uint32_t *chosen, float *out) override;
+    bool next(pass &pass) override;
+    void route(const pass &pass, uint32_t layer, uint32_t *chosen) override;
+    void weights(const pass &pass, uint32_t layer, float *weights) override;
+    void gate_scores(const pass &pass, uint32_t layer, float *scores) override;
+    void weigh(const pass &pass, uint32_t layer, const uint32_t *chosen, float *weights) override;
     uint32_t predict(uint64_t row, uint32_t layer, uint32_t *experts, float *scores) override;
 
 private:
@@ -49,8 +49,8 @@ private:
     };
     void refill();
     void release_passed();
-    pass_token token_at(const stream &one, uint32_t index) const;
-    bool prefill_pass(pass &out);
+    pass_token token_at(const stream &stream, uint32_t index) const;
+    bool prefill_pass(pass &pass);
 
     const trace &trace_;
     trace_source_options options_;

@@ -25,7 +25,7 @@ struct trace_statistics {
 };
 
 // One pass over experts and predictions.
-trace_statistics measure(const trace &of);
+trace_statistics measure(const trace &trace);
 
 // Mean of the values from index `first` on; NaN: there are none.
 double mean_from(const std::vector<double> &values, size_t first);

@@ -28,8 +28,8 @@ struct column {
     std::function<void(uint64_t first, uint64_t last, std::vector<std::byte> &)> append;
 };
 
-void append_integer(uint64_t value, uint64_t bytes, std::vector<std::byte> &to) {
-    for (uint64_t i = 0; i < bytes; ++i) to.push_back(static_cast<std::byte>(value >> (8 * i)));
+void append_integer(uint64_t value, uint64_t bytes, std::vector<std::byte> &buffer) {
+    for (uint64_t i = 0; i < bytes; ++i) buffer.push_back(static_cast<std::byte>(value >> (8 * i)));
 }
 
 template <class Integer>
@@ -37,21 +37,21 @@ column integers(const char *name, dtype type, std::vector<uint64_t> shape,
                 const std::vector<Integer> &values) {
     const uint64_t bytes = bytes_of(type);
     return {name, type, std::move(shape), values.size(),
-            [&values, bytes](uint64_t first, uint64_t last, std::vector<std::byte> &to) {
+            [&values, bytes](uint64_t first, uint64_t last, std::vector<std::byte> &buffer) {
                 for (uint64_t i = first; i < last; ++i)
-                    append_integer(static_cast<uint64_t>(values[i]), bytes, to);
+                    append_integer(static_cast<uint64_t>(values[i]), bytes, buffer);
             }};
 }
 
-column floats(const char *name, std::vector<uint64_t> shape, const score_values &from) {
-    return {name, from.half ? dtype::f16 : dtype::f32, std::move(shape), from.values.size(),
-            [&from](uint64_t first, uint64_t last, std::vector<std::byte> &to) {
+column floats(const char *name, std::vector<uint64_t> shape, const score_values &scores) {
+    return {name, scores.half ? dtype::f16 : dtype::f32, std::move(shape), scores.values.size(),
+            [&scores](uint64_t first, uint64_t last, std::vector<std::byte> &buffer) {
                 for (uint64_t i = first; i < last; ++i) {
-                    const float value = from.values[i];
-                    if (from.half)
-                        append_integer(half_of_float(value), 2, to);
+                    const float value = scores.values[i];
+                    if (scores.half)
+                        append_integer(half_of_float(value), 2, buffer);
                     else
-                        append_integer(std::bit_cast<uint32_t>(value), 4, to);
+                        append_integer(std::bit_cast<uint32_t>(value), 4, buffer);
                 }
             }};
 }
@@ -72,9 +72,9 @@ std::vector<column> columns_of(const trace_data &data) {
         floats("pred_scores", predicted, data.prediction_scores),
         integers("experts", id, chosen, data.chosen),
         integers("pred_experts", id, predicted, data.predicted)};
-    std::erase_if(columns, [](const column &one) { return one.elements == 0; });
+    std::erase_if(columns, [](const column &empty) { return empty.elements == 0; });
     std::ranges::stable_sort(columns, std::ranges::greater(),
-                             [](const column &one) { return bytes_of(one.type); });
+                             [](const column &column) { return bytes_of(column.type); });
     return columns;
 }
 
@@ -87,12 +87,12 @@ std::string header_of(const trace_data &data, const std::vector<column> &columns
     metadata["layers"] = format("{}", data.layers);
     metadata["experts"] = format("{}", data.experts);
     metadata["top_k"] = format("{}", data.top_k);
-    uint64_t at = 0;
-    for (const column &one : columns) {
-        const uint64_t end = at + one.elements * bytes_of(one.type);
-        header[one.name] = {{"dtype", name_of(one.type)}, {"shape", one.shape}};
-        header[one.name]["data_offsets"] = {at, end};
-        at = end;
+    uint64_t begin = 0;
+    for (const column &column : columns) {
+        const uint64_t end = begin + column.elements * bytes_of(column.type);
+        header[column.name] = {{"dtype", name_of(column.type)}, {"shape", column.shape}};
+        header[column.name]["data_offsets"] = {begin, end};
+        begin = end;
     }
     // Replaces text that is not UTF-8, where the library would throw.
     std::string text = json_line(header);
@@ -114,10 +114,10 @@ status write_trace(const trace_data &data, const std::filesystem::path &path) {
     append_integer(header.size(), 8, buffer);
     file->write(buffer);
     file->write(std::as_bytes(std::span(header)));
-    for (const column &one : columns) {
-        for (uint64_t i = 0; i < one.elements; i += chunk_elements) {
+    for (const column &column : columns) {
+        for (uint64_t i = 0; i < column.elements; i += chunk_elements) {
             buffer.clear();
-            one.append(i, std::min(i + chunk_elements, one.elements), buffer);
+            column.append(i, std::min(i + chunk_elements, column.elements), buffer);
             file->write(buffer);
         }
     }

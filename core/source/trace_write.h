@@ -37,9 +37,9 @@ struct trace_data {
 // data gives equal bytes.
 status write_trace(const trace_data &data, const std::filesystem::path &path);
 
-// Tokens [first, first + count) of `from` with all optional tensors. Requests at both ends are cut.
-// Requires: count > 0 and within the trace.
-trace_data cut_trace(const trace &from, uint64_t first, uint64_t count);
+// Tokens [first, first + count) of `trace` with all optional tensors. Requests at both ends are
+// cut. Requires: count > 0 and within the trace.
+trace_data cut_trace(const trace &trace, uint64_t first, uint64_t count);
 // Removes an optional tensor by its name in the file. The error lists the tensors that can be
 // removed.
 status drop_tensor(trace_data &data, const std::string &name);

@@ -18,7 +18,7 @@ double weight_of(uint32_t rank, double a, double b) {
 
 }  // namespace
 
-zipf::zipf(uint32_t count, double a, double b) : chances_(count), others_(count), weights_(count) {
+zipf::zipf(uint32_t count, double a, double b) : chances_(count), aliases_(count), weights_(count) {
     assert(count > 0 && a >= 0 && b > -1);
     // The first rank has the largest weight, and no rank is impossible.
     const double heaviest = weight_of(0, a, b);
@@ -37,14 +37,14 @@ zipf::zipf(uint32_t count, double a, double b) : chances_(count), others_(count)
         const uint32_t giver = large.back(), taker = small.back();
         small.pop_back();
         chances_[taker] = static_cast<uint64_t>((static_cast<uint128>(left[taker]) << 32) / total);
-        others_[taker] = giver;
+        aliases_[taker] = giver;
         left[giver] -= total - left[taker];
         if (left[giver] >= total) continue;
         large.pop_back();
         small.push_back(giver);
     }
     for (const std::vector<uint32_t> &rest : {small, large})
-        for (const uint32_t rank : rest) chances_[rank] = uint64_t{1} << 32, others_[rank] = rank;
+        for (const uint32_t rank : rest) chances_[rank] = uint64_t{1} << 32, aliases_[rank] = rank;
 }
 
 double zipf::share(uint32_t rank) const {
@@ -62,11 +62,11 @@ uint32_t zipf::draw_free(random_stream &random, std::span<const uint8_t> taken) 
     uint64_t total = 0;
     for (uint32_t rank = 0; rank < count(); ++rank) total += taken[rank] ? 0 : weights_[rank];
     assert(total > 0);
-    uint64_t at = random.below(total);
+    uint64_t remaining = random.below(total);
     for (uint32_t rank = 0;; ++rank) {
         if (taken[rank]) continue;
-        if (at < weights_[rank]) return rank;
-        at -= weights_[rank];
+        if (remaining < weights_[rank]) return rank;
+        remaining -= weights_[rank];
     }
 }
 

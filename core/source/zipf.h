@@ -20,8 +20,8 @@ public:
     // Draws a rank by weight, in constant time.
     uint32_t draw(random_stream &random) const {
         const uint64_t bits = random.next();
-        const uint32_t at = static_cast<uint32_t>((bits >> 32) * count() >> 32);
-        return static_cast<uint32_t>(bits) < chances_[at] ? at : others_[at];
+        const uint32_t column = static_cast<uint32_t>((bits >> 32) * count() >> 32);
+        return static_cast<uint32_t>(bits) < chances_[column] ? column : aliases_[column];
     }
     // Draws a rank that is not taken, by weight. Requires: taken[count], at least one is 0.
     uint32_t draw_free(random_stream &random, std::span<const uint8_t> taken) const;
@@ -30,7 +30,7 @@ private:
     // Walker's alias method: a column gives its own rank with this chance out of 2^32, otherwise
     // its alias.
     std::vector<uint64_t> chances_;
-    std::vector<uint32_t> others_;
+    std::vector<uint32_t> aliases_;
     std::vector<uint64_t> weights_;  // the largest is about 2^40
 };
 

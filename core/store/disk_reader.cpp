@@ -35,10 +35,10 @@ struct block {
     std::byte *buffer = nullptr;
 };
 
-error failed(const disk_range &of, uint64_t offset, const std::string &why) {
-    const auto place = mapped_place_of(of.mapped);
+error read_error(const disk_range &range, uint64_t offset, const std::string &reason) {
+    const auto place = mapped_place_of(range.mapped);
     return error{format("{}: cannot read {} bytes at {}: {}", place ? place->name : "memory",
-                        of.bytes - offset, place ? place->offset + offset : 0, why)};
+                        range.bytes - offset, place ? place->offset + offset : 0, reason)};
 }
 
 }  // namespace
@@ -47,23 +47,24 @@ error failed(const disk_range &of, uint64_t offset, const std::string &why) {
 class disk_reader::files {
 public:
     ~files() {
-        for (const auto &[id, file] : open_) ::close(file);
+        for (const auto &[id, file] : open_files_) ::close(file);
     }
-    result<int> of(const mapped_place &place) {
-        if (const auto known = open_.find(place.id); known != open_.end()) return known->second;
+    result<int> open_file(const mapped_place &place) {
+        if (const auto known = open_files_.find(place.id); known != open_files_.end())
+            return known->second;
         const auto opened = open_mapped(place, O_DIRECT);
-        if (opened) return open_[place.id] = *opened;
+        if (opened) return open_files_[place.id] = *opened;
         const auto cached = open_mapped(place, 0);
         if (!cached) return cached;
-        if (!std::exchange(told_, true))
+        if (!std::exchange(reported_, true))
             log_info(format("{}: it cannot be read past the page cache ({})", place.name,
                             opened.failure().text));
-        return open_[place.id] = *cached;
+        return open_files_[place.id] = *cached;
     }
 
 private:
-    std::unordered_map<const void *, int> open_;
-    bool told_ = false;
+    std::unordered_map<const void *, int> open_files_;
+    bool reported_ = false;
 };
 
 // The buffers, and the requests that fill them.
@@ -76,13 +77,13 @@ public:
             blocks_[i].buffer = memory_.data() + i * room;
             free_.push_back(i);
         }
-        const int made = io_uring_queue_init(options.depth, &ring_, 0);
-        has_ring_ = made == 0;
+        const int init_result = io_uring_queue_init(options.depth, &ring_, 0);
+        has_ring_ = init_result == 0;
         if (!has_ring_)
             log_info(
                 format("io_uring is not to be had ({}): blocks are read from disk one after "
                        "another",
-                       std::strerror(-made)));
+                       std::strerror(-init_result)));
     }
     ~ring() {
         if (has_ring_) io_uring_queue_exit(&ring_);
@@ -97,7 +98,7 @@ public:
         next.buffer = blocks_[slot].buffer;
         blocks_[slot] = next;
         if (!has_ring_) {
-            alone_ = slot;
+            pending_block_ = slot;
             return;
         }
         io_uring_sqe *const entry = io_uring_get_sqe(&ring_);
@@ -106,14 +107,14 @@ public:
                            next.file_offset);
         io_uring_sqe_set_data64(entry, slot);
     }
-    // A finished block, with its bytes or -errno. Its buffer stays valid until given_back().
+    // A finished block, with its bytes or -errno. Its buffer stays valid until release_buffer().
     // Requires: not idle.
     std::pair<const block *, int64_t> wait() {
         if (!has_ring_) {
-            const block &one = blocks_[alone_];
-            const ssize_t got =
-                ::pread(one.file, one.buffer, one.length, static_cast<off_t>(one.file_offset));
-            return {&one, got < 0 ? -errno : got};
+            const block &current = blocks_[pending_block_];
+            const ssize_t got = ::pread(current.file, current.buffer, current.length,
+                                        static_cast<off_t>(current.file_offset));
+            return {&current, got < 0 ? -errno : got};
         }
         io_uring_cqe *done = nullptr;
         int waited;
@@ -125,15 +126,15 @@ public:
         io_uring_cqe_seen(&ring_, done);
         return {&blocks_[slot], got};
     }
-    void given_back(const block *one) {
-        free_.push_back(static_cast<uint32_t>(one - blocks_.data()));
+    void release_buffer(const block *finished) {
+        free_.push_back(static_cast<uint32_t>(finished - blocks_.data()));
     }
     // After a failure: waits until nothing writes into the buffers.
     void drain() {
         while (!idle()) {
-            const auto [one, got] = wait();
-            if (one == nullptr) return;
-            given_back(one);
+            const auto [finished, got] = wait();
+            if (finished == nullptr) return;
+            release_buffer(finished);
         }
     }
 
@@ -143,7 +144,7 @@ private:
     std::vector<uint32_t> free_;
     io_uring ring_{};
     bool has_ring_ = false;
-    uint32_t alone_ = 0;  // without a ring: the block that wait() reads
+    uint32_t pending_block_ = 0;  // without a ring: the block that wait() reads
 };
 
 disk_reader::disk_reader(const disk_reader_options &options)
@@ -156,29 +157,29 @@ result<std::unique_ptr<disk_reader>> disk_reader::create(const disk_reader_optio
     auto memory = memory_block::create(options.depth * (options.block_bytes + alignment),
                                        "the buffers of reads from disk");
     if (!memory) return memory.failure();
-    std::unique_ptr<disk_reader> made(new disk_reader(options));
-    made->ring_ = std::make_unique<ring>(options, std::move(*memory));
-    return made;
+    std::unique_ptr<disk_reader> reader(new disk_reader(options));
+    reader->ring_ = std::make_unique<ring>(options, std::move(*memory));
+    return reader;
 }
 
 status disk_reader::read(std::span<const disk_range> ranges, const taker &take) {
     size_t number = 0;
-    uint64_t at = 0;  // offset in the next range
+    uint64_t offset_bytes = 0;  // offset in the next range
     // The next block of all ranges. Opens its file.
-    const auto next = [&](block &out) -> status {
+    const auto prepare_block = [&](block &target) -> status {
         const disk_range &range = ranges[number];
-        const auto place = mapped_place_of(range.mapped + at);
-        if (!place) return failed(range, at, "no file is mapped there");
-        const auto file = files_->of(*place);
+        const auto place = mapped_place_of(range.mapped + offset_bytes);
+        if (!place) return read_error(range, offset_bytes, "no file is mapped there");
+        const auto file = files_->open_file(*place);
         if (!file) return file.failure();
-        out = {number, *file, at};
-        out.skip = place->offset % alignment;
-        out.file_offset = place->offset - out.skip;
-        out.end = std::min(range.bytes, at + options_.block_bytes - out.skip);
-        const uint64_t wanted = out.skip + (out.end - at);
-        out.length = (wanted + alignment - 1) / alignment * alignment;
-        at = out.end;
-        if (at == range.bytes) ++number, at = 0;
+        target = {number, *file, offset_bytes};
+        target.skip = place->offset % alignment;
+        target.file_offset = place->offset - target.skip;
+        target.end = std::min(range.bytes, offset_bytes + options_.block_bytes - target.skip);
+        const uint64_t wanted = target.skip + (target.end - offset_bytes);
+        target.length = (wanted + alignment - 1) / alignment * alignment;
+        offset_bytes = target.end;
+        if (offset_bytes == range.bytes) ++number, offset_bytes = 0;
         return success();
     };
     status done = success();
@@ -188,29 +189,32 @@ status disk_reader::read(std::span<const disk_range> ranges, const taker &take) 
                 ++number;
                 continue;
             }
-            block one;
-            done = next(one);
-            if (done.ok()) ring_->start(one);
+            block new_block;
+            done = prepare_block(new_block);
+            if (done.ok()) ring_->start(new_block);
         }
         if (!done.ok() || ring_->idle()) break;
-        const auto [one, got] = ring_->wait();
-        if (one == nullptr) return error{format("reads from disk: {}", std::strerror(int(-got)))};
-        const uint64_t wanted = one->skip + (one->end - one->begin);
+        const auto [finished, got] = ring_->wait();
+        if (finished == nullptr)
+            return error{format("reads from disk: {}", std::strerror(int(-got)))};
+        const uint64_t wanted = finished->skip + (finished->end - finished->begin);
         if (got < 0 && got != -EAGAIN && got != -EINTR) {
-            done = failed(ranges[one->number], one->begin, std::strerror(static_cast<int>(-got)));
+            done = read_error(ranges[finished->number], finished->begin,
+                              std::strerror(static_cast<int>(-got)));
         } else if (got < 0) {
-            const block again = *one;
-            ring_->given_back(one);
-            ring_->start(again);
+            const block retry = *finished;
+            ring_->release_buffer(finished);
+            ring_->start(retry);
             continue;
         } else if (static_cast<uint64_t>(got) < wanted) {
-            done = failed(ranges[one->number], one->begin,
-                          format("the file ends there: {} bytes of {} came", got, wanted));
+            done = read_error(ranges[finished->number], finished->begin,
+                              format("the file ends there: {} bytes of {} came", got, wanted));
         } else {
-            take(one->number, one->begin,
-                 {one->buffer + one->skip, static_cast<size_t>(one->end - one->begin)});
+            take(finished->number, finished->begin,
+                 {finished->buffer + finished->skip,
+                  static_cast<size_t>(finished->end - finished->begin)});
         }
-        ring_->given_back(one);
+        ring_->release_buffer(finished);
     }
     if (!done.ok()) ring_->drain();
     return done;

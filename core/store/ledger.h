@@ -33,10 +33,10 @@ public:
     ledger(const ledger &) = delete;
 
     const moorage_residency *view() const { return view_.lent(); }
-    // From now on `all` (borrowed) also shows the pages of this ledger, together with other ledgers
-    // that have other pages. A page belongs to this one if `spread` gives `device` for it.
-    // Requires: nothing is here, and nothing else writes `all`.
-    void show_in(ledger &all, std::span<const uint8_t> spread, uint32_t device);
+    // From now on `combined` (borrowed) also shows the pages of this ledger, together with other
+    // ledgers that have other pages. A page belongs to this one if `spread` gives `device` for it.
+    // Requires: nothing is here, and nothing else writes `combined`.
+    void show_in(ledger &combined, std::span<const uint8_t> spread, uint32_t device);
     // Can the page be in this memory at all? Policies do not see this.
     bool owns_all() const { return spread_.empty(); }
     bool owns(uint32_t page) const { return spread_.empty() || spread_[page] == device_; }
@@ -55,51 +55,52 @@ public:
     uint32_t pool_of_page(uint32_t page) const { return pool_of_layer(page / experts_); }
 
     uint32_t state(uint32_t page) const { return state_[page]; }
-    uint8_t here(uint32_t page) const { return static_cast<uint8_t>(state_[page]); }
-    bool whole(uint32_t page) const { return here(page) == MOORAGE_WHOLE; }
-    bool pinned(uint32_t page) const { return (state_[page] & MOORAGE_STATE_PINNED) != 0; }
+    uint8_t resident_segments(uint32_t page) const { return static_cast<uint8_t>(state_[page]); }
+    bool is_whole(uint32_t page) const { return resident_segments(page) == MOORAGE_WHOLE; }
+    bool is_pinned(uint32_t page) const { return (state_[page] & MOORAGE_STATE_PINNED) != 0; }
     // The version of what is here or coming; 0 if there is nothing.
     uint8_t version(uint32_t page) const { return version_of(state_[page]); }
     static uint8_t version_of(uint32_t state) {
         return static_cast<uint8_t>((state & MOORAGE_STATE_VERSION) >> MOORAGE_STATE_VERSION_SHIFT);
     }
     // Segments that are here, coming, or beside the cache.
-    uint8_t known(uint32_t page) const {
+    uint8_t known_segments(uint32_t page) const {
         const uint32_t state = state_[page];
         return static_cast<uint8_t>(state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT |
                                     state >> MOORAGE_STATE_BUFFERED_SHIFT);
     }
     // May the page lose its slot? True if it has one and no step uses it.
-    bool evictable(uint32_t page) const {
+    bool is_evictable(uint32_t page) const {
         return (state_[page] & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT)) != 0 &&
                (state_[page] & (MOORAGE_STATE_PINNED | MOORAGE_STATE_BUFFERED)) == 0;
     }
     std::span<const uint32_t> slots() const { return slots_; }
     uint32_t slots(uint32_t pool) const { return slots_[pool]; }
-    uint32_t used(uint32_t pool) const { return used_[pool]; }
-    uint32_t free(uint32_t pool) const {
+    uint32_t used_slots(uint32_t pool) const { return used_[pool]; }
+    uint32_t free_slots(uint32_t pool) const {
         return slots_[pool] > used_[pool] ? slots_[pool] - used_[pool] : 0;
     }
-    std::span<const float> splits() const { return split_; }
+    std::span<const float> split_shares() const { return split_shares_; }
 
     // Marks the page as used by a step until unpin(). Tells which segments are missing, and whether
     // the page is kept and partly here or coming.
-    struct found {
+    struct pin_result {
         uint8_t missing;
         bool kept, partly;
     };
-    found pin(uint32_t page) {
+    pin_result pin(uint32_t page) {
         const uint32_t state = state_[page];
         set(page, state | MOORAGE_STATE_PINNED);
         const uint32_t known = state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT;
         const auto missing = static_cast<uint8_t>(~state);
-        return {missing, (known & ~(state >> MOORAGE_STATE_BUFFERED_SHIFT) & of_slot(page)) != 0,
+        return {missing,
+                (known & ~(state >> MOORAGE_STATE_BUFFERED_SHIFT) & slot_segments(page)) != 0,
                 missing != 0 && (known & MOORAGE_WHOLE) != 0};
     }
     // Drops everything that the cache does not keep, with its rows. `keeps`: the cache keeps the
     // page.
     void unpin(uint32_t page, bool keeps) {
-        const uint32_t kept = keeps ? of_slot(page) : 0;
+        const uint32_t kept = keeps ? slot_segments(page) : 0;
         const uint32_t version = keeps ? MOORAGE_STATE_VERSION : 0;
         set(page, state_[page] & (kept | kept << MOORAGE_STATE_IN_FLIGHT_SHIFT | version));
         if (rows_) rows_->release(page, static_cast<uint8_t>(~kept));
@@ -116,7 +117,7 @@ public:
     void replace(uint32_t page) {
         set(page, state_[page] &
                       ~(MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT | MOORAGE_STATE_VERSION));
-        if (rows_) rows_->release(page, of_slot(page));
+        if (rows_) rows_->release(page, slot_segments(page));
     }
 
     // Announces segments that will come: into the page's slot, or beside the cache. Requires: the
@@ -129,9 +130,7 @@ public:
     }
     // A passing page becomes part of the cache. This changes a label, not a place. Requires:
     // admitted.
-    void adopt(uint32_t page) {
-        set(page, state_[page] & ~passing(of_slot(page)));
-    }
+    void adopt(uint32_t page) { set(page, state_[page] & ~passing(slot_segments(page))); }
     // The segments have arrived.
     void land(uint32_t page, uint8_t segments) {
         set(page, (state_[page] & ~coming(segments)) | segments);
@@ -163,22 +162,22 @@ public:
     void set_split(uint32_t layer, float share);
     void divide(std::span<const uint32_t> top_rows) {
         rows_->divide(top_rows, slots_);
-        splits_ = rows_->splits();
+        any_split_ = rows_->any_split();
     }
 
     // For assertions. Do the counts of all pools equal their kept pages, and do absent pages have
     // no version? Looks at all pages.
-    bool adds_up() const;
+    bool is_consistent() const;
     // Makes everything absent and unpinned. Slots stay.
     void clear();
     // Makes everything present. Requires: every pool has a slot for each of its pages.
     void fill();
     // For a replay whose policy keeps the record itself (moorage_replay): [pages], [pools].
-    struct book {
+    struct writable_state {
         uint32_t *state;
         uint32_t *used;
     };
-    book hand_over() { return {state_.data(), used_.data()}; }
+    writable_state hand_over() { return {state_.data(), used_.data()}; }
 
 private:
     static constexpr uint32_t coming(uint32_t segments) {
@@ -197,26 +196,27 @@ private:
     }
     void set(uint32_t page, uint32_t state) {
         state_[page] = state;
-        if (all_ != nullptr) [[unlikely]]
-            all_->state_[page] = state;
+        if (combined_ledger_ != nullptr) [[unlikely]]
+            combined_ledger_->state_[page] = state;
     }
-    void count(uint32_t pool, int32_t more) {
-        used_[pool] += static_cast<uint32_t>(more);
-        if (all_ != nullptr) all_->used_[pool] += static_cast<uint32_t>(more);
+    void count(uint32_t pool, int32_t change) {
+        used_[pool] += static_cast<uint32_t>(change);
+        if (combined_ledger_ != nullptr)
+            combined_ledger_->used_[pool] += static_cast<uint32_t>(change);
     }
-    uint8_t of_slot(uint32_t page) const {
-        return splits_ ? rows_->cached_segments(page / experts_) : uint8_t{MOORAGE_WHOLE};
+    uint8_t slot_segments(uint32_t page) const {
+        return any_split_ ? rows_->cached_segments(page / experts_) : uint8_t{MOORAGE_WHOLE};
     }
 
     const uint32_t layers_, experts_;
     const std::unique_ptr<arena> rows_;
-    bool splits_;            // rows_->splits()
-    ledger *all_ = nullptr;  // the ledger that also shows this one's pages
+    bool any_split_;                     // rows_->any_split()
+    ledger *combined_ledger_ = nullptr;  // the ledger that also shows this one's pages
     std::span<const uint8_t> spread_;
     uint32_t device_ = 0;
     lent_vector<uint32_t> state_;
     lent_vector<uint32_t> slots_, used_;
-    lent_vector<float> split_;
+    lent_vector<float> split_shares_;
     lent_record<moorage_residency> view_;
 };
 

@@ -25,35 +25,38 @@ std::vector<uint8_t> spread_pages(uint32_t layers, uint32_t experts,
 class memories {
 public:
     // A single device: its ledger shows everything.
-    memories(ledger *only) : only_(only), all_(only), each_{only} {}
-    // `spread`: the device of each page. Each ledger shows its pages in `all` (ledger::show_in).
-    memories(std::vector<ledger *> each, ledger *all, std::vector<uint8_t> spread);
+    memories(ledger *single) : single_ledger_(single), combined_ledger_(single), ledgers_{single} {}
+    // `spread`: the device of each page. Each ledger shows its pages in `combined`
+    // (ledger::show_in).
+    memories(std::vector<ledger *> ledgers, ledger *combined, std::vector<uint8_t> spread);
 
-    uint32_t devices() const { return static_cast<uint32_t>(each_.size()); }
-    uint32_t device_of(uint32_t page) const { return only_ ? 0 : of_page_[page]; }
+    uint32_t devices() const { return static_cast<uint32_t>(ledgers_.size()); }
+    uint32_t device_of(uint32_t page) const { return single_ledger_ ? 0 : device_of_page_[page]; }
     // The device of each page; empty for a single device.
     std::span<const uint8_t> spread() const {
-        return only_ ? std::span<const uint8_t>() : std::span<const uint8_t>(*spread_);
+        return single_ledger_ ? std::span<const uint8_t>() : std::span<const uint8_t>(*spread_);
     }
     std::vector<const arena *> arenas() const {
-        std::vector<const arena *> out;
-        for (const ledger *one : each_) out.push_back(&one->rows());
-        return out;
+        std::vector<const arena *> arenas;
+        for (const ledger *device_ledger : ledgers_) arenas.push_back(&device_ledger->rows());
+        return arenas;
     }
-    ledger &at(uint32_t device) const { return *each_[device]; }
-    ledger &of(uint32_t page) const { return only_ ? *only_ : *each_[of_page_[page]]; }
+    ledger &ledger_of_device(uint32_t device) const { return *ledgers_[device]; }
+    ledger &ledger_of_page(uint32_t page) const {
+        return single_ledger_ ? *single_ledger_ : *ledgers_[device_of_page_[page]];
+    }
     // The ledger of a single device; null: there are several. Saves loops from asking each time.
-    ledger *only() const { return only_; }
+    ledger *single_ledger() const { return single_ledger_; }
     // The sum of all devices. Only its view, counts and states are meaningful.
-    const ledger &all() const { return *all_; }
-    // Does ledger::adds_up() hold for each, and does the view of all agree with them?
-    bool add_up() const;
+    const ledger &combined_ledger() const { return *combined_ledger_; }
+    // Does ledger::is_consistent() hold for each, and does the view of all agree with them?
+    bool is_consistent() const;
 
 private:
-    ledger *only_, *all_;
-    std::vector<ledger *> each_;
+    ledger *single_ledger_, *combined_ledger_;
+    std::vector<ledger *> ledgers_;
     std::shared_ptr<const std::vector<uint8_t>> spread_;
-    const uint8_t *of_page_ = nullptr;  // spread_'s data
+    const uint8_t *device_of_page_ = nullptr;  // spread_'s data
 };
 
 }  // namespace moorage::core

@@ -7,8 +7,8 @@
 
 namespace moorage::core {
 
-int32_t cause_of(owner of) {
-    switch (of) {
+int32_t cause_of(owner owned_by) {
+    switch (owned_by) {
         case owner::prefetch:
         case owner::slot_prefetch:
         case owner::behind:
@@ -23,26 +23,27 @@ int32_t cause_of(owner of) {
 }
 
 // Nobody waits for bytes of these owners: they are no backlog of demand.
-static bool is_ahead(owner of) {
-    return of == owner::prefetch || of == owner::slot_prefetch || of == owner::behind;
+static bool is_ahead(owner owned_by) {
+    return owned_by == owner::prefetch || owned_by == owner::slot_prefetch ||
+           owned_by == owner::behind;
 }
 
-transport_stage::transport_stage(instance &policy, executor &where, fault_log &faults,
+transport_stage::transport_stage(instance &policy, executor &executor, fault_log &faults,
                                  uint32_t transfers_max, uint32_t layers, uint32_t experts)
     : policy_(policy),
-      executor_(where),
+      executor_(executor),
       faults_(faults),
       records_(transfers_max),
-      released_(transfers_max, 0),
+      release_states_(transfers_max, 0),
       experts_(experts),
-      sent_of_layer_(layers, 0) {
+      sent_bytes_by_layer_(layers, 0) {
     for (uint32_t id = transfers_max; id-- > 0;) free_ids_.push_back(id);
     for (uint32_t link = 0; link < links_max; ++link)
-        lanes_[link].room = where.pieces_at_once(link);
+        lanes_[link].pieces_max = executor.pieces_at_once(link);
 }
 
-uint32_t transport_stage::enter(owner of, uint32_t link, uint32_t page, uint8_t segments,
-                                uint64_t bytes, uint8_t version) {
+uint32_t transport_stage::add_record(owner owned_by, uint32_t link, uint32_t page, uint8_t segments,
+                                     uint64_t bytes, uint8_t version) {
     assert(bytes > 0 && link < links_max);
     if (free_ids_.empty()) return MOORAGE_NONE;
     const uint32_t id = free_ids_.back();
@@ -52,41 +53,42 @@ uint32_t transport_stage::enter(owner of, uint32_t link, uint32_t page, uint8_t 
     record.held = record.cancelled = false;
     record.segments = segments;
     record.version = version;
-    record.of = of;
+    record.owned_by = owned_by;
     record.link = link;
     record.page = page;
     record.bytes = record.unsent_bytes = bytes;
     record.moved_bytes = record.prefetch_bytes = record.busy_ns = 0;
-    released_[id] = 0;
-    if (!is_ahead(of)) lanes_[link].backlog_bytes += bytes;
+    release_states_[id] = 0;
+    if (!is_ahead(owned_by)) lanes_[link].backlog_bytes += bytes;
     executor_.expect(id);
     return id;
 }
 
 // Tells the policy what there is to send. It does not read the record: a copy of freshly stored
 // fields, in wider pieces, would wait for the stores.
-void transport_stage::offer(uint32_t id, owner of, uint32_t link, uint32_t page, uint64_t bytes) {
-    const moorage_transfer transfer{sizeof(transfer), 0, id, link, cause_of(of), page, bytes};
+void transport_stage::offer(uint32_t id, owner owned_by, uint32_t link, uint32_t page,
+                            uint64_t bytes) {
+    const moorage_transfer transfer{sizeof(transfer), 0, id, link, cause_of(owned_by), page, bytes};
     policy_.call(entry_point::submit, policy_.transport->submit, &transfer);
-    pump(link);
+    fill_link(link);
 }
 
-uint32_t transport_stage::submit(owner of, uint32_t link, uint32_t page, uint8_t segments,
+uint32_t transport_stage::submit(owner owned_by, uint32_t link, uint32_t page, uint8_t segments,
                                  uint64_t bytes, uint8_t version) {
-    const uint32_t id = enter(of, link, page, segments, bytes, version);
+    const uint32_t id = add_record(owned_by, link, page, segments, bytes, version);
     if (id == MOORAGE_NONE) return id;
-    if (supply_ && is_h2d(link) && !supply_->use(page, of)) {
+    if (supply_ && is_h2d(link) && !supply_->use(page, owned_by)) {
         records_[id].held = true;
         held_.push_back(id);
     } else {
-        offer(id, of, link, page, bytes);
+        offer(id, owned_by, link, page, bytes);
     }
     return id;
 }
 
-uint32_t transport_stage::prepare(owner of, uint32_t link, uint32_t page, uint8_t segments,
+uint32_t transport_stage::prepare(owner owned_by, uint32_t link, uint32_t page, uint8_t segments,
                                   uint64_t bytes) {
-    const uint32_t id = enter(of, link, page, segments, bytes, /*version=*/0);
+    const uint32_t id = add_record(owned_by, link, page, segments, bytes, /*version=*/0);
     if (id != MOORAGE_NONE) records_[id].held = true;
     return id;
 }
@@ -94,7 +96,7 @@ uint32_t transport_stage::prepare(owner of, uint32_t link, uint32_t page, uint8_
 void transport_stage::start(uint32_t id) {
     transfer_record &record = records_[id];
     record.held = false;
-    offer(id, record.of, record.link, record.page, record.bytes);
+    offer(id, record.owned_by, record.link, record.page, record.bytes);
 }
 
 void transport_stage::supplied(uint32_t page) {
@@ -108,9 +110,10 @@ void transport_stage::supplied(uint32_t page) {
 
 void transport_stage::promote(uint32_t id) {
     transfer_record &record = records_[id];
-    if (!record.live || record.of == owner::demand) return;
-    if (is_ahead(record.of)) lanes_[record.link].backlog_bytes += record.bytes - record.moved_bytes;
-    record.of = owner::demand;
+    if (!record.live || record.owned_by == owner::demand) return;
+    if (is_ahead(record.owned_by))
+        lanes_[record.link].backlog_bytes += record.bytes - record.moved_bytes;
+    record.owned_by = owner::demand;
     if (!record.held)
         policy_.call(entry_point::promote, policy_.transport->promote, id, int32_t{MOORAGE_DEMAND});
     else if (supply_ && is_h2d(record.link))
@@ -125,35 +128,35 @@ void transport_stage::cancel(uint32_t id) {
         std::erase(held_, id);
     else
         policy_.call(entry_point::cancel, policy_.transport->cancel, id);
-    if (!is_ahead(record.of))
+    if (!is_ahead(record.owned_by))
         lanes_[record.link].backlog_bytes -= record.bytes - record.moved_bytes;
     record.live = record.under_way_bytes() != 0;
-    if (!record.live) over(record);
+    if (!record.live) notify_supply(record);
 }
 
 void transport_stage::release(uint32_t id) {
-    released_[id] = 1;
+    release_states_[id] = 1;
     if (!records_[id].live) free_id(id);
 }
 
 uint64_t transport_stage::loaded_bytes() const {
-    uint64_t all = 0;
-    for (uint32_t device = 0; device < devices_max; ++device) all += moved_bytes(h2d_of(device));
-    return all;
+    uint64_t total = 0;
+    for (uint32_t device = 0; device < devices_max; ++device) total += moved_bytes(h2d_of(device));
+    return total;
 }
 
-bool transport_stage::loads_idle() const {
+bool transport_stage::are_loads_idle() const {
     for (uint32_t device = 0; device < devices_max; ++device)
-        if (!idle(h2d_of(device))) return false;
+        if (!is_idle(h2d_of(device))) return false;
     return true;
 }
 
 void transport_stage::free_id(uint32_t id) {
-    if (released_[id] == 1) free_ids_.push_back(id);
-    released_[id] = 2;
+    if (release_states_[id] == 1) free_ids_.push_back(id);
+    release_states_[id] = 2;
 }
 
-bool transport_stage::valid(uint32_t link, const moorage_piece &piece) const {
+bool transport_stage::is_valid_piece(uint32_t link, const moorage_piece &piece) const {
     if (piece.id >= records_.size()) return false;
     const transfer_record &record = records_[piece.id];
     return record.live && !record.cancelled && !record.held && record.link == link &&
@@ -167,7 +170,8 @@ moorage_piece transport_stage::replacement(uint32_t link) const {
         if (!record.live || record.cancelled || record.held || record.link != link ||
             record.unsent_bytes == 0)
             continue;
-        if (best.id == MOORAGE_NONE || cause_of(record.of) < cause_of(records_[best.id].of))
+        if (best.id == MOORAGE_NONE ||
+            cause_of(record.owned_by) < cause_of(records_[best.id].owned_by))
             best = {sizeof(best), id, record.unsent_bytes};
     }
     return best;
@@ -175,21 +179,21 @@ moorage_piece transport_stage::replacement(uint32_t link) const {
 
 bool transport_stage::send_one(uint32_t link) {
     if (faults_.ended()) return false;
-    lane &on = lanes_[link];
+    lane &lane = lanes_[link];
     moorage_piece piece{sizeof(piece), MOORAGE_NONE, 0};
     if (!policy_.call(entry_point::next, policy_.transport->next, link, &piece)) {
         // Nothing may wait while the link idles, or the run would never end.
-        if (on.backlog_bytes == 0 || on.count != 0) return false;
+        if (lane.backlog_bytes == 0 || lane.count != 0) return false;
         piece = replacement(link);
         if (piece.id == MOORAGE_NONE) return false;
         faults_.report(policy_.name(),
                        format("link {} is idle while transfer {} waits", link, piece.id));
-    } else if (!valid(link, piece)) {
-        const std::string what = format(
+    } else if (!is_valid_piece(link, piece)) {
+        const std::string error = format(
             "piece of {} bytes of transfer {} on link {} is not one of "
             "what is left to send",
             piece.bytes, piece.id, link);
-        faults_.report(policy_.name(), what);
+        faults_.report(policy_.name(), error);
         piece = replacement(link);
         if (piece.id == MOORAGE_NONE) return false;
     }
@@ -197,12 +201,12 @@ bool transport_stage::send_one(uint32_t link) {
     transfer_record &record = records_[piece.id];
     const uint64_t offset_bytes = record.bytes - record.unsent_bytes;
     record.unsent_bytes -= piece.bytes;
-    on.push({piece.id, piece.bytes});
+    lane.push({piece.id, piece.bytes});
     if (is_h2d(link)) {
-        sent_[static_cast<size_t>(record.of)] += piece.bytes;
-        if (record.of != owner::fill && record.page != MOORAGE_NONE) {
-            sent_of_layer_[record.page / experts_] += piece.bytes;
-            on.sent_bytes += piece.bytes;
+        sent_bytes_by_owner_[static_cast<size_t>(record.owned_by)] += piece.bytes;
+        if (record.owned_by != owner::fill && record.page != MOORAGE_NONE) {
+            sent_bytes_by_layer_[record.page / experts_] += piece.bytes;
+            lane.sent_bytes += piece.bytes;
         }
     }
     executor_.send({link, record.page, record.segments, offset_bytes, piece.bytes, record.version});
@@ -210,17 +214,17 @@ bool transport_stage::send_one(uint32_t link) {
 }
 
 uint32_t transport_stage::piece_done(uint32_t link, uint64_t duration_ns) {
-    lane &on = lanes_[link];
-    const auto [id, bytes] = on.oldest();
-    on.pop();
+    lane &lane = lanes_[link];
+    const auto [id, bytes] = lane.oldest();
+    lane.pop();
     transfer_record &record = records_[id];
     record.moved_bytes += bytes;
     record.busy_ns += duration_ns;
-    on.moved_bytes += bytes;
-    if (is_ahead(record.of))
+    lane.moved_bytes += bytes;
+    if (is_ahead(record.owned_by))
         record.prefetch_bytes += bytes;
     else if (!record.cancelled)
-        on.backlog_bytes -= bytes;
+        lane.backlog_bytes -= bytes;
     uint32_t ended = MOORAGE_NONE;
     if (record.cancelled ? record.under_way_bytes() == 0 : record.moved_bytes == record.bytes) {
         record.live = false;
@@ -228,10 +232,10 @@ uint32_t transport_stage::piece_done(uint32_t link, uint64_t duration_ns) {
             ended = id;
             executor_.arrived(id);
         }
-        over(record);
-        if (released_[id] == 1) free_id(id);
+        notify_supply(record);
+        if (release_states_[id] == 1) free_id(id);
     }
-    pump(link);
+    fill_link(link);
     return ended;
 }
 

@@ -16,34 +16,34 @@ namespace {
 constexpr size_t text_max = size_t{1} << 26, rows_max = 100'000, columns_max = 256;
 constexpr size_t cell_max = 4096;
 
-result<std::vector<std::string>> cells_of(std::string_view line) {
+result<std::vector<std::string>> split_cells(std::string_view line) {
     std::vector<std::string> cells;
-    for (size_t at = 0;; ++at) {
+    for (size_t position = 0;; ++position) {
         std::string cell;
-        if (at < line.size() && line[at] == '"') {
-            for (++at;; ++at) {
-                if (at >= line.size())
+        if (position < line.size() && line[position] == '"') {
+            for (++position;; ++position) {
+                if (position >= line.size())
                     return error{format("cell {}: the quote is not closed", cells.size() + 1)};
-                if (line[at] != '"')
-                    cell += line[at];
-                else if (at + 1 < line.size() && line[at + 1] == '"')
-                    cell += line[++at];
+                if (line[position] != '"')
+                    cell += line[position];
+                else if (position + 1 < line.size() && line[position + 1] == '"')
+                    cell += line[++position];
                 else
                     break;
             }
-            if (++at < line.size() && line[at] != ',')
+            if (++position < line.size() && line[position] != ',')
                 return error{format("cell {}: text behind the closing quote", cells.size() + 1)};
         } else {
-            const size_t end = std::min(line.find(',', at), line.size());
-            cell = line.substr(at, end - at);
-            at = end;
+            const size_t end = std::min(line.find(',', position), line.size());
+            cell = line.substr(position, end - position);
+            position = end;
         }
         if (cell.size() > cell_max)
             return error{format("cell {}: {} characters, {} is the limit", cells.size() + 1,
                                 cell.size(), cell_max)};
         cells.push_back(std::move(cell));
         if (cells.size() > columns_max) return error{format("more than {} cells", columns_max)};
-        if (at >= line.size()) return cells;
+        if (position >= line.size()) return cells;
     }
 }
 
@@ -52,8 +52,8 @@ result<std::vector<std::string>> cells_of(std::string_view line) {
 result<csv_table> csv_table::parse(std::string_view text, std::string name) {
     csv_table table;
     table.name_ = std::move(name);
-    const auto refused = [&](uint32_t line, const std::string &what) {
-        return error{format("{}:{}: {}", table.name_, line, what), true};
+    const auto line_error = [&](uint32_t line, const std::string &problem) {
+        return error{format("{}:{}: {}", table.name_, line, problem), true};
     };
     if (text.size() > text_max)
         return error{format("{}: {} bytes, {} is the limit", table.name_, text.size(), text_max),
@@ -61,15 +61,15 @@ result<csv_table> csv_table::parse(std::string_view text, std::string name) {
     text = without_byte_order_mark(text);
     for (uint32_t line = 1; !text.empty(); ++line) {
         const size_t end = std::min(text.find('\n'), text.size());
-        std::string_view one = text.substr(0, end);
+        std::string_view line_text = text.substr(0, end);
         text.remove_prefix(std::min(end + 1, text.size()));
-        if (one.ends_with('\r')) one.remove_suffix(1);
-        if (one.empty()) continue;
+        if (line_text.ends_with('\r')) line_text.remove_suffix(1);
+        if (line_text.empty()) continue;
         const auto control = [](char c) { return (c >= 0 && c < 32) || c == 127; };
-        if (std::ranges::any_of(one, control))
-            return refused(line, "a control character; a table of texts is needed");
-        if (const status done = table.parse_line(one, line); !done)
-            return refused(line, done.failure().text);
+        if (std::ranges::any_of(line_text, control))
+            return line_error(line, "a control character; a table of texts is needed");
+        if (const status done = table.parse_line(line_text, line); !done)
+            return line_error(line, done.failure().text);
     }
     if (table.columns_.empty())
         return error{table.name_ + ": no line; the first one has to name the columns", true};
@@ -77,13 +77,13 @@ result<csv_table> csv_table::parse(std::string_view text, std::string name) {
 }
 
 status csv_table::parse_line(std::string_view line, uint32_t number) {
-    auto cells = cells_of(line);
+    auto cells = split_cells(line);
     if (!cells) return cells.failure();
     if (columns_.empty()) {
         columns_ = std::move(cells).value();
         for (auto column = columns_.begin(); column != columns_.end(); ++column)
             if (std::find(columns_.begin(), column, *column) != column)
-                return error{format("column {} is there twice", shown(*column))};
+                return error{format("column {} is there twice", printable(*column))};
         return success();
     }
     if (cells->size() != columns_.size())
@@ -102,8 +102,8 @@ size_t csv_table::column_of(std::string_view column) const {
 bool csv_table::has(std::string_view column) const { return column_of(column) < columns_.size(); }
 
 std::string_view csv_table::cell(size_t row, std::string_view column) const {
-    const size_t at = column_of(column);
-    return at < columns_.size() ? std::string_view(cells_[row][at]) : std::string_view();
+    const size_t index = column_of(column);
+    return index < columns_.size() ? std::string_view(cells_[row][index]) : std::string_view();
 }
 
 result<double> csv_table::number(size_t row, std::string_view column, double absent, double max,
@@ -115,11 +115,13 @@ result<double> csv_table::number(size_t row, std::string_view column, double abs
     if (code != std::errc() || end != text.data() + text.size() || !std::isfinite(value) ||
         value < 0 || value > max || (value > 0 && value < min))
         return error{format("{}: {} {}: a number from {:.4g} to {:.4g} is needed, or nothing",
-                            place(row), column, shown(text), min, max),
+                            row_location(row), column, printable(text), min, max),
                      true};
     return value;
 }
 
-std::string csv_table::place(size_t row) const { return format("{}:{}", name_, lines_[row]); }
+std::string csv_table::row_location(size_t row) const {
+    return format("{}:{}", name_, lines_[row]);
+}
 
 }  // namespace moorage::core

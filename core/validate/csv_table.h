@@ -25,7 +25,7 @@ public:
     result<double> number(size_t row, std::string_view column, double absent, double max,
                           double min = 0) const;
     // "measurements.csv:12"
-    std::string place(size_t row) const;
+    std::string row_location(size_t row) const;
     const std::string &name() const { return name_; }
 
 private:

@@ -40,102 +40,107 @@ public:
     uint32_t next(double count) {
         exact_ += count;
         const auto now = static_cast<uint64_t>(std::floor(exact_ + 0.5));
-        const auto step = static_cast<uint32_t>(now - given_);
-        given_ = now;
+        const auto step = static_cast<uint32_t>(now - returned_);
+        returned_ = now;
         return step;
     }
 
 private:
     double exact_ = 0;
-    uint64_t given_ = 0;
+    uint64_t returned_ = 0;
 };
 
-class figure_run {
+class figure_emulation {
 public:
-    explicit figure_run(const figure_setting &of)
-        : of_(of),
-          costs_(of.hardware, of.shape),
+    explicit figure_emulation(const figure_setting &setting)
+        : setting_(setting),
+          costs_(setting.hardware, setting.shape),
           machine_(costs_, transfers_max(), nullptr),
-          misses_(requests(), 1 - of.hit_share) {}
+          misses_(requests(), 1 - setting.hit_share) {}
 
-    double run() { return of_.prompt ? prompt_ms() : decode_ms(); }
+    double run() { return setting_.prompt ? prompt_ms() : decode_ms(); }
 
 private:
     struct load {
         uint32_t layer, transfer;
     };
 
-    const model_shape &shape() const { return of_.shape; }
-    uint32_t transfers_max() const { return 2 * of_.shape.experts; }
-    uint64_t requests() const { return uint64_t{of_.shape.top_k} * of_.host_layers * steps; }
+    const model_shape &shape() const { return setting_.shape; }
+    uint32_t transfers_max() const { return 2 * setting_.shape.experts; }
+    uint64_t requests() const {
+        return uint64_t{setting_.shape.top_k} * setting_.host_layers * steps;
+    }
     // Mean number of experts requested in a layer.
-    double asked_by(uint32_t tokens) {
-        if (tokens != asked_tokens_)
-            asked_ = distinct_experts(shape().experts, shape().top_k, tokens,
-                                      of_.hardware.engine.prompt_experts_share);
-        asked_tokens_ = tokens;
-        return asked_;
+    double mean_requested_experts(uint32_t tokens) {
+        if (tokens != requested_tokens_)
+            requested_ = distinct_experts(shape().experts, shape().top_k, tokens,
+                                          setting_.hardware.engine.prompt_experts_share);
+        requested_tokens_ = tokens;
+        return requested_;
     }
 
     double decode_ms() {
-        for (uint32_t step = 0; step < steps; ++step) run_pass(of_.tokens, of_.context);
+        for (uint32_t step = 0; step < steps; ++step) run_pass(setting_.tokens, setting_.context);
         return double(*machine_.clock()) / 1e6 / steps;
     }
     double prompt_ms() {
-        for (uint32_t at = 0; at < of_.tokens; at += of_.pass_tokens)
-            run_pass(std::min(of_.pass_tokens, of_.tokens - at), of_.context + at);
-        return double(*machine_.clock() + of_.hardware.engine.prompt_ns) / 1e6 / of_.tokens;
+        for (uint32_t first_token = 0; first_token < setting_.tokens;
+             first_token += setting_.pass_tokens)
+            run_pass(std::min(setting_.pass_tokens, setting_.tokens - first_token),
+                     setting_.context + first_token);
+        return double(*machine_.clock() + setting_.hardware.engine.prompt_ns) / 1e6 /
+               setting_.tokens;
     }
 
     void run_pass(uint32_t tokens, uint64_t context);
     void run_layer(uint32_t layer, uint32_t tokens);
     void plan_layer(uint32_t layer, uint32_t tokens);
     void queue_experts(uint32_t layer, uint32_t tokens);
-    uint32_t next_misses(uint32_t asked);
+    uint32_t next_misses(uint32_t requested);
     void send_next();
     void wait_for(const auto &done);
 
-    const figure_setting &of_;
+    const figure_setting &setting_;
     cost_model costs_;
     emulator machine_;
     drawn_misses misses_;
     rounded_sums asked_sums_, absent_sums_;
-    uint32_t asked_tokens_ = 0;
-    double asked_ = 0;
+    uint32_t requested_tokens_ = 0;
+    double requested_ = 0;
     pass pass_;
     // For each layer of the pass: requested experts, absent ones among them, loads.
     struct plan {
-        uint32_t asked = 0, absent = 0, loads = 0;
+        uint32_t requested = 0, absent = 0, loads = 0;
         bool sent = false;
     };
     std::vector<plan> plans_;
     std::deque<load> to_send_;
     std::deque<load> under_way_;
     std::vector<uint32_t> loads_left_;  // by layer
-    uint32_t open_ = 0;
-    bool gate_ = false, head_ = false;
+    uint32_t open_experts_ = 0;
+    bool gate_done_ = false, head_done_ = false;
 };
 
-void figure_run::wait_for(const auto &done) {
+void figure_emulation::wait_for(const auto &done) {
     while (!done()) {
-        const completion what = machine_.wait();
-        if (what.kind == event_kind::piece) {
+        const completion event = machine_.wait();
+        if (event.kind == event_kind::piece) {
             const load arrived = under_way_.front();
             under_way_.pop_front();
             machine_.arrived(arrived.transfer);
             --loads_left_[arrived.layer];
             send_next();
-        } else if (what.kind == event_kind::gate) {
-            gate_ = true;
-        } else if (what.kind == event_kind::head) {
-            head_ = true;
+        } else if (event.kind == event_kind::gate) {
+            gate_done_ = true;
+        } else if (event.kind == event_kind::head) {
+            head_done_ = true;
         } else {
-            --open_;
+            --open_experts_;
         }
     }
 }
 
-void figure_run::send_next() {
+void figure_emulation::send_next() {
     if (to_send_.empty() || !under_way_.empty()) return;
     const load next = to_send_.front();
     to_send_.pop_front();
@@ -143,82 +148,82 @@ void figure_run::send_next() {
     machine_.send({link_h2d, next.layer * shape().experts, MOORAGE_WHOLE, 0, shape().expert_bytes});
 }
 
-uint32_t figure_run::next_misses(uint32_t asked) {
-    if (of_.prompt || of_.tokens > 1)
-        return std::min(asked, absent_sums_.next(asked * (1 - of_.hit_share)));
+uint32_t figure_emulation::next_misses(uint32_t requested) {
+    if (setting_.prompt || setting_.tokens > 1)
+        return std::min(requested, absent_sums_.next(requested * (1 - setting_.hit_share)));
     uint32_t missed = 0;
-    for (uint32_t i = 0; i < asked; ++i) missed += misses_.next();
+    for (uint32_t i = 0; i < requested; ++i) missed += misses_.next();
     return missed;
 }
 
-void figure_run::plan_layer(uint32_t layer, uint32_t tokens) {
-    plan &now = plans_[layer];
-    now = {};
-    now.asked = asked_sums_.next(asked_by(tokens));
-    now.asked = std::clamp(now.asked, shape().top_k, shape().experts);
-    if (layer >= of_.host_layers) return;
-    now.absent = next_misses(now.asked);
-    now.loads = of_.on_cpu ? 0 : now.absent;
-    if (of_.loads_all && !of_.on_cpu) {
-        const double absent = shape().experts * (1 - of_.hit_share);
-        now.loads = std::max(now.loads, static_cast<uint32_t>(std::llround(absent)));
+void figure_emulation::plan_layer(uint32_t layer, uint32_t tokens) {
+    plan &layer_plan = plans_[layer];
+    layer_plan = {};
+    layer_plan.requested = asked_sums_.next(mean_requested_experts(tokens));
+    layer_plan.requested = std::clamp(layer_plan.requested, shape().top_k, shape().experts);
+    if (layer >= setting_.host_layers) return;
+    layer_plan.absent = next_misses(layer_plan.requested);
+    layer_plan.loads = setting_.on_cpu ? 0 : layer_plan.absent;
+    if (setting_.loads_all && !setting_.on_cpu) {
+        const double absent = shape().experts * (1 - setting_.hit_share);
+        layer_plan.loads = std::max(layer_plan.loads, static_cast<uint32_t>(std::llround(absent)));
     }
 }
 
-void figure_run::run_pass(uint32_t tokens, uint64_t context) {
-    pass_.phase = of_.prompt ? MOORAGE_PREFILL : MOORAGE_DECODE;
+void figure_emulation::run_pass(uint32_t tokens, uint64_t context) {
+    pass_.phase = setting_.prompt ? MOORAGE_PREFILL : MOORAGE_DECODE;
     pass_.tokens.resize(tokens);
     for (uint32_t t = 0; t < tokens; ++t)
-        pass_.tokens[t].position = static_cast<uint32_t>(context + (of_.prompt ? t : 0));
+        pass_.tokens[t].position = static_cast<uint32_t>(context + (setting_.prompt ? t : 0));
     plans_.resize(shape().moe_layers);
     loads_left_.assign(shape().moe_layers, 0);
     for (uint32_t layer = 0; layer < shape().moe_layers; ++layer) plan_layer(layer, tokens);
     machine_.begin(pass_);
     for (uint32_t layer = 0; layer < shape().moe_layers; ++layer) run_layer(layer, tokens);
-    head_ = false;
-    machine_.head(of_.prompt ? 1 : tokens);
-    wait_for([&] { return head_; });
+    head_done_ = false;
+    machine_.head(setting_.prompt ? 1 : tokens);
+    wait_for([&] { return head_done_; });
 }
 
-void figure_run::run_layer(uint32_t layer, uint32_t tokens) {
-    const auto send = [&](uint32_t which) {
-        plan &of = plans_[which];
-        if (of.sent) return;
-        of.sent = true;
-        loads_left_[which] = of.loads;
-        const uint32_t first = which % 2 * shape().experts;
-        for (uint32_t i = 0; i < of.loads; ++i) {
+void figure_emulation::run_layer(uint32_t layer, uint32_t tokens) {
+    const auto send = [&](uint32_t sent_layer) {
+        plan &planned = plans_[sent_layer];
+        if (planned.sent) return;
+        planned.sent = true;
+        loads_left_[sent_layer] = planned.loads;
+        const uint32_t first = sent_layer % 2 * shape().experts;
+        for (uint32_t i = 0; i < planned.loads; ++i) {
             machine_.expect(first + i);
-            to_send_.push_back({which, first + i});
+            to_send_.push_back({sent_layer, first + i});
         }
         send_next();
     };
-    gate_ = false;
-    if (of_.overlap == load_overlap::ahead) {
+    gate_done_ = false;
+    if (setting_.overlap == load_overlap::ahead) {
         send(layer);
         if (layer + 1 < shape().moe_layers) send(layer + 1);
     }
     machine_.attention(layer, pass_);
-    wait_for([&] { return gate_; });
+    wait_for([&] { return gate_done_; });
     send(layer);
     const auto loaded = [&] { return loads_left_[layer] == 0; };
-    if (of_.overlap < load_overlap::layer) wait_for(loaded);  // there are no predictions here
+    if (setting_.overlap < load_overlap::layer) wait_for(loaded);  // there are no predictions here
     queue_experts(layer, tokens);
-    wait_for([&] { return open_ == 0 && loaded(); });
+    wait_for([&] { return open_experts_ == 0 && loaded(); });
 }
 
-void figure_run::queue_experts(uint32_t layer, uint32_t tokens) {
-    const plan &now = plans_[layer];
-    const uint32_t uses = tokens * shape().top_k, hits = now.asked - now.absent;
+void figure_emulation::queue_experts(uint32_t layer, uint32_t tokens) {
+    const plan &layer_plan = plans_[layer];
+    const uint32_t uses = tokens * shape().top_k, hits = layer_plan.requested - layer_plan.absent;
     const uint32_t first = layer % 2 * shape().experts;
-    for (uint32_t i = 0; i < now.asked; ++i) {
-        const uint32_t of_expert = uses / now.asked + (i < uses % now.asked);
+    for (uint32_t i = 0; i < layer_plan.requested; ++i) {
+        const uint32_t of_expert = uses / layer_plan.requested + (i < uses % layer_plan.requested);
         const bool absent = i >= hits;
-        const bool loaded = absent && !of_.on_cpu && of_.overlap >= load_overlap::layer;
+        const bool loaded = absent && !setting_.on_cpu && setting_.overlap >= load_overlap::layer;
         const expert_work work{layer * shape().experts + i, of_expert, 1,
                                loaded ? first + (i - hits) : MOORAGE_NONE, i};
-        ++open_;
-        if (absent && of_.on_cpu)
+        ++open_experts_;
+        if (absent && setting_.on_cpu)
             machine_.expert_on_cpu(work);
         else
             machine_.expert_on_gpu(work);
@@ -235,6 +240,6 @@ double distinct_experts(uint32_t experts, uint32_t top_k, uint32_t tokens, doubl
     return missed <= 0 ? used : used * (1 - portable_exp(tokens * portable_log(missed)));
 }
 
-double emulate(const figure_setting &of) { return figure_run(of).run(); }
+double emulate(const figure_setting &setting) { return figure_emulation(setting).run(); }
 
 }  // namespace moorage::core

@@ -11,7 +11,7 @@ namespace moorage::core {
 // The misses are drawn at random so that their number follows the hit rate, rounded. A pass of
 // several tokens requests as many experts as independent tokens would, from those that the engine's
 // prompts ever use. Equal settings give equal figures.
-double emulate(const figure_setting &of);
+double emulate(const figure_setting &setting);
 
 // The mean number of distinct experts that `tokens` tokens of `top_k` experts each request. Only
 // `share` of the `experts` are ever used, all with equal probability. Requires: 1 <= top_k <=

@@ -8,7 +8,7 @@
 
 namespace moorage::core {
 
-uint32_t count_of(double value, uint32_t absent);  // the value of a cell
+uint32_t count_or(double value, uint32_t absent);  // the value of a cell
 
 // The engine's file for the stated version, or for the longest beginning of it that has one, or for
 // the engine without a version.
@@ -20,10 +20,11 @@ result<model_shape> find_geometry(const std::string &name, const setting_sources
 // limits.
 status check_values(const measurement &figure, const model_shape &shape);
 // Weight formats that the row states replace those of the shape's file.
-status take_formats(const measurement &figure, model_shape &shape,
-                    std::vector<std::string> &assumed);
-status take_link(const measurement &figure, const setting_sources &sources, hardware_profile &to);
-status take_node(const measurement &figure, const setting_sources &sources, hardware_profile &to,
-                 std::vector<std::string> &assumed);
+status apply_formats(const measurement &figure, model_shape &shape,
+                     std::vector<std::string> &assumed);
+status apply_link(const measurement &figure, const setting_sources &sources,
+                  hardware_profile &hardware);
+status apply_node(const measurement &figure, const setting_sources &sources,
+                  hardware_profile &hardware, std::vector<std::string> &assumed);
 
 }  // namespace moorage::core

@@ -19,7 +19,7 @@ inline constexpr const char *figure_class_names[] = {"resident", "batch", "CPU l
 struct figure_setting {
     hardware_profile hardware;
     model_shape shape;
-    figure_class of = figure_class::resident;
+    figure_class kind = figure_class::resident;
     bool prompt = false;
     uint32_t tokens = 1;       // of a prompt, or decoded together
     uint32_t pass_tokens = 1;  // limit of a pass
@@ -43,6 +43,6 @@ result<std::vector<model_shape>> read_shapes(const csv_table &table,
                                              const std::filesystem::path &base);
 
 // The error says why the figure cannot be emulated, for the list of such figures.
-result<figure_setting> setting_of(const measurement &figure, const setting_sources &sources);
+result<figure_setting> make_setting(const measurement &figure, const setting_sources &sources);
 
 }  // namespace moorage::core

@@ -19,14 +19,14 @@ validated_row validate_row(const measurement &figure, const setting_sources &sou
     row.figure = figure;
     row.reason = figure.unreadable;
     if (!row.reason.empty()) return row;
-    const auto to = setting_of(figure, sources);
-    if (!to) {
-        row.reason = to.failure().text;
+    const auto setting = make_setting(figure, sources);
+    if (!setting) {
+        row.reason = setting.failure().text;
         return row;
     }
-    row.of = to->of;
-    row.assumed = to->assumed;
-    row.emulated_ms = emulate(*to);
+    row.kind = setting->kind;
+    row.assumed = setting->assumed;
+    row.emulated_ms = emulate(*setting);
     return row;
 }
 
@@ -36,7 +36,8 @@ double pair_ms(const validated_row &row, bool per_token) {
     return row.emulated_ms / batch;
 }
 
-std::string near(const std::string &id, const std::map<std::string, const validated_row *> &by_id) {
+std::string suggest_ids(const std::string &id,
+                        const std::map<std::string, const validated_row *> &by_id) {
     std::vector<std::string> names;
     for (const auto &[name, row] : by_id) names.push_back(name);
     return did_you_mean(id, names);
@@ -49,13 +50,14 @@ validated_pair validate_pair(const measured_pair &pair,
     const validated_row *ends[2] = {};
     for (int end = 0; end < 2; ++end) {
         const std::string &id = end == 0 ? pair.row_a : pair.row_b;
-        const auto at = by_id.find(id);
-        if (at == by_id.end())
-            found.reason = format("row {} is not in the file{}", shown(id), near(id, by_id));
-        else if (!at->second->emulated())
-            found.reason = "row " + id + ": " + at->second->reason;
+        const auto entry = by_id.find(id);
+        if (entry == by_id.end())
+            found.reason =
+                format("row {} is not in the file{}", printable(id), suggest_ids(id, by_id));
+        else if (!entry->second->is_emulated())
+            found.reason = "row " + id + ": " + entry->second->reason;
         else
-            ends[end] = at->second;
+            ends[end] = entry->second;
         if (!found.reason.empty()) return found;
     }
     found.emulated = pair_ms(*ends[1], pair.per_token) / pair_ms(*ends[0], pair.per_token);
@@ -67,26 +69,26 @@ struct deviation {
     std::string id;
 };
 
-double middle(const std::vector<deviation> &sorted, double share) {
-    const double at = share * static_cast<double>(sorted.size() - 1);
-    const auto below = static_cast<size_t>(at);
+double quantile(const std::vector<deviation> &sorted, double share) {
+    const double position = share * static_cast<double>(sorted.size() - 1);
+    const auto below = static_cast<size_t>(position);
     const size_t above = std::min(below + 1, sorted.size() - 1);
-    const double part = at - static_cast<double>(below);
+    const double part = position - static_cast<double>(below);
     return sorted[below].error * (1 - part) + sorted[above].error * part;
 }
 
-error_summary summed_up(std::string name, std::vector<deviation> all) {
+error_summary summarise(std::string name, std::vector<deviation> deviations) {
     error_summary sum;
     sum.name = std::move(name);
-    sum.rows = all.size();
-    if (all.empty()) return sum;
-    std::ranges::stable_sort(all, {}, &deviation::error);
-    sum.median = middle(all, 0.5);
-    sum.ninth_tenth = middle(all, 0.9);
-    sum.worst = all.back().error;
-    sum.worst_id = all.back().id;
+    sum.rows = deviations.size();
+    if (deviations.empty()) return sum;
+    std::ranges::stable_sort(deviations, {}, &deviation::error);
+    sum.median = quantile(deviations, 0.5);
+    sum.ninth_tenth = quantile(deviations, 0.9);
+    sum.worst = deviations.back().error;
+    sum.worst_id = deviations.back().id;
     std::vector<double> ratios;
-    for (const deviation &one : all) ratios.push_back(one.ratio);
+    for (const deviation &deviation : deviations) ratios.push_back(deviation.ratio);
     std::ranges::sort(ratios);
     sum.median_ratio = (ratios[(ratios.size() - 1) / 2] + ratios[ratios.size() / 2]) / 2;
     return sum;
@@ -94,24 +96,24 @@ error_summary summed_up(std::string name, std::vector<deviation> all) {
 
 }  // namespace
 
-size_t validation::emulated() const {
-    return static_cast<size_t>(std::ranges::count_if(rows, &validated_row::emulated));
+size_t validation::emulated_count() const {
+    return static_cast<size_t>(std::ranges::count_if(rows, &validated_row::is_emulated));
 }
 
 std::vector<error_summary> validation::summaries() const {
-    std::vector<error_summary> all;
+    std::vector<error_summary> by_class;
     const auto add = [&](const std::string &name, const auto &counts) {
-        std::vector<deviation> of;
+        std::vector<deviation> deviations;
         for (const validated_row &row : rows)
-            if (row.emulated() && counts(row))
-                of.push_back({std::abs(row.ratio() - 1), row.ratio(), row.figure.id});
-        if (!of.empty()) all.push_back(summed_up(name, std::move(of)));
+            if (row.is_emulated() && counts(row))
+                deviations.push_back({std::abs(row.ratio() - 1), row.ratio(), row.figure.id});
+        if (!deviations.empty()) by_class.push_back(summarise(name, std::move(deviations)));
     };
-    for (size_t which = 0; which < std::size(figure_class_names); ++which)
-        add(figure_class_names[which],
-            [&](const validated_row &row) { return static_cast<size_t>(row.of) == which; });
+    for (size_t kind = 0; kind < std::size(figure_class_names); ++kind)
+        add(figure_class_names[kind],
+            [&](const validated_row &row) { return static_cast<size_t>(row.kind) == kind; });
     add("all", [](const validated_row &) { return true; });
-    return all;
+    return by_class;
 }
 
 std::vector<const validated_row *> validation::rows_beyond(double share) const {
@@ -119,37 +121,39 @@ std::vector<const validated_row *> validation::rows_beyond(double share) const {
     std::vector<const validated_row *> beyond;
     for (const validated_row &row : rows)
         // Includes a row without a time, whose ratio is NaN.
-        if (row.emulated() && !(error(&row) <= share)) beyond.push_back(&row);
+        if (row.is_emulated() && !(error(&row) <= share)) beyond.push_back(&row);
     std::ranges::stable_sort(beyond, std::greater<>{}, error);
     return beyond;
 }
 
 error_summary validation::pair_summary() const {
-    std::vector<deviation> of;
-    for (const validated_pair &one : pairs)
-        if (one.is_emulated())
-            of.push_back({std::max(one.ratio(), 1 / one.ratio()) - 1, one.ratio(), one.pair.pair});
-    return summed_up("pairs", std::move(of));
+    std::vector<deviation> deviations;
+    for (const validated_pair &pair : pairs)
+        if (pair.is_emulated())
+            deviations.push_back(
+                {std::max(pair.ratio(), 1 / pair.ratio()) - 1, pair.ratio(), pair.pair.pair});
+    return summarise("pairs", std::move(deviations));
 }
 
 result<validation> validate(const csv_table &rows, const csv_table *pairs,
                             const setting_sources &sources) {
-    validation found;
-    found.file = rows.name();
+    validation report;
+    report.file = rows.name();
     const auto figures = read_measurements(rows);
     if (!figures) return figures.failure();
-    std::vector<measured_pair> read;
+    std::vector<measured_pair> measured_pairs;
     if (pairs) {
-        found.pairs_file = pairs->name();
+        report.pairs_file = pairs->name();
         auto parsed = read_pairs(*pairs);
         if (!parsed) return parsed.failure();
-        read = std::move(*parsed);
+        measured_pairs = std::move(*parsed);
     }
-    for (const measurement &one : *figures) found.rows.push_back(validate_row(one, sources));
+    for (const measurement &figure : *figures) report.rows.push_back(validate_row(figure, sources));
     std::map<std::string, const validated_row *> by_id;
-    for (const validated_row &row : found.rows) by_id[row.figure.id] = &row;
-    for (const measured_pair &one : read) found.pairs.push_back(validate_pair(one, by_id));
-    return found;
+    for (const validated_row &row : report.rows) by_id[row.figure.id] = &row;
+    for (const measured_pair &pair : measured_pairs)
+        report.pairs.push_back(validate_pair(pair, by_id));
+    return report;
 }
 
 }  // namespace moorage::core

@@ -12,11 +12,11 @@ namespace moorage::core {
 struct validated_row {
     measurement figure;
     std::string reason;  // why it was not emulated; empty: it was
-    figure_class of = figure_class::resident;
+    figure_class kind = figure_class::resident;
     std::vector<std::string> assumed;
     double emulated_ms = 0;  // comparable with measurement::time_ms()
 
-    bool emulated() const { return reason.empty(); }
+    bool is_emulated() const { return reason.empty(); }
     double ratio() const {
         return figure.time_ms() / emulated_ms;
     }  // emulated speed / published speed
@@ -45,7 +45,7 @@ struct validation {
     std::vector<validated_row> rows;
     std::vector<validated_pair> pairs;
 
-    size_t emulated() const;
+    size_t emulated_count() const;
     // Each class that has rows, then all rows together.
     std::vector<error_summary> summaries() const;
     // Emulated rows whose ratio differs from 1 by more than `share`, the worst first.
@@ -57,9 +57,9 @@ struct validation {
 result<validation> validate(const csv_table &rows, const csv_table *pairs,
                             const setting_sources &sources);
 
-json to_json(const validation &found);
-std::string to_text(const validation &found);
+json to_json(const validation &report);
+std::string to_text(const validation &report);
 // A page with the scatter plot by class, and tables. `command`: makes the page again.
-std::string to_html(const validation &found, const std::string &command);
+std::string to_html(const validation &report, const std::string &command);
 
 }  // namespace moorage::core

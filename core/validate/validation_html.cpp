@@ -10,69 +10,69 @@ namespace moorage::core {
 namespace {
 
 // A title, a row of column names, and rows of texts.
-struct shown_table {
+struct html_table {
     std::string heading;
     json rows;
-    void add_to(json &all) const {
-        if (rows.size() > 1) all.push_back({heading, rows});
+    void add_to(json &sections) const {
+        if (rows.size() > 1) sections.push_back({heading, rows});
     }
 };
 
 std::string ms_text(double ms) { return three_digits(ms) + " ms"; }
 
-const char *class_of(const validated_row &row) {
-    return figure_class_names[static_cast<size_t>(row.of)];
+const char *class_name(const validated_row &row) {
+    return figure_class_names[static_cast<size_t>(row.kind)];
 }
 
-json tables(const validation &found) {
-    shown_table classes{
+json tables(const validation &report) {
+    html_table classes{
         "By class",
         {{"class", "rows", "median error", "nine of ten within", "worst", "median ratio"}}};
-    for (const error_summary &sum : found.summaries())
+    for (const error_summary &sum : report.summaries())
         classes.rows.push_back(
             {sum.name, sum.rows, percent(sum.median, 1), percent(sum.ninth_tenth, 1),
              percent(sum.worst, 1) + ", " + sum.worst_id, format("{:.2f}", sum.median_ratio)});
-    shown_table rows{
+    html_table rows{
         "Rows", {{"row", "group", "class", "engine", "published", "emulated", "ratio", "assumed"}}};
-    shown_table left_out{"Not emulated", {{"row", "group", "reason"}}};
-    for (const validated_row &row : found.rows) {
-        if (row.emulated())
-            rows.rows.push_back({row.figure.id, row.figure.group, class_of(row), row.figure.engine,
-                                 ms_text(row.figure.time_ms()), ms_text(row.emulated_ms),
-                                 format("{:.2f}", row.ratio()),
+    html_table left_out{"Not emulated", {{"row", "group", "reason"}}};
+    for (const validated_row &row : report.rows) {
+        if (row.is_emulated())
+            rows.rows.push_back({row.figure.id, row.figure.group, class_name(row),
+                                 row.figure.engine, ms_text(row.figure.time_ms()),
+                                 ms_text(row.emulated_ms), format("{:.2f}", row.ratio()),
                                  fmt::format("{}", fmt::join(row.assumed, ", "))});
         else
             left_out.rows.push_back({row.figure.id, row.figure.group, row.reason});
     }
-    shown_table pairs{"Slowdowns of pairs", {{"pair", "effect", "published", "emulated", "ratio"}}};
-    for (const validated_pair &one : found.pairs)
-        pairs.rows.push_back({one.pair.pair, one.pair.effect,
-                              one.pair.unreadable.empty() ? three_digits(one.pair.slowdown) : "-",
-                              one.is_emulated() ? three_digits(one.emulated) : "-",
-                              one.is_emulated() ? format("{:.2f}", one.ratio()) : one.reason});
-    json all = json::array();
-    for (const shown_table *one : {&classes, &rows, &pairs, &left_out}) one->add_to(all);
-    return all;
+    html_table pairs{"Slowdowns of pairs", {{"pair", "effect", "published", "emulated", "ratio"}}};
+    for (const validated_pair &pair : report.pairs)
+        pairs.rows.push_back({pair.pair.pair, pair.pair.effect,
+                              pair.pair.unreadable.empty() ? three_digits(pair.pair.slowdown) : "-",
+                              pair.is_emulated() ? three_digits(pair.emulated) : "-",
+                              pair.is_emulated() ? format("{:.2f}", pair.ratio()) : pair.reason});
+    json sections = json::array();
+    for (const html_table *table : {&classes, &rows, &pairs, &left_out}) table->add_to(sections);
+    return sections;
 }
 
 }  // namespace
 
-std::string to_html(const validation &found, const std::string &command) {
+std::string to_html(const validation &report, const std::string &command) {
     json rows = json::array();
-    for (const validated_row &row : found.rows)
-        if (row.emulated())
-            rows.push_back({{"class", class_of(row)},
+    for (const validated_row &row : report.rows)
+        if (row.is_emulated())
+            rows.push_back({{"class", class_name(row)},
                             {"published_ms", stable(row.figure.time_ms())},
                             {"emulated_ms", stable(row.emulated_ms)}});
     const std::string count = format(
         "{} of {} rows emulated. Ratio: emulated speed over published; error: how far it is from 1",
-        found.emulated(), found.rows.size());
-    return to_html({.title = "The emulator against " + found.file,
+        report.emulated_count(), report.rows.size());
+    return to_html({.title = "The emulator against " + report.file,
                     .kind = "validation",
                     .command = command,
                     .reading = {count},
-                    .text = to_text(found),
-                    .data = json{{"rows", std::move(rows)}, {"tables", tables(found)}}});
+                    .text = to_text(report),
+                    .data = json{{"rows", std::move(rows)}, {"tables", tables(report)}}});
 }
 
 }  // namespace moorage::core

@@ -17,14 +17,15 @@ struct value_limits {
 // Limits of residency_value for each residency_kind; none if the row does not give it.
 value_limits residency_limits(const measurement &figure, const model_shape &shape) {
     const std::string &kind = figure.residency;
-    const double all = double(shape.experts) * shape.moe_layers;
-    value_limits of{"residency_value", figure.residency_value, 0, -1};
-    if (kind == "slots_per_layer") of.high = shape.experts, of.whole = false;  // a mean over layers
-    if (kind == "slots_total") of.high = all;
-    if (kind == "experts_share") of.high = 1, of.whole = false;
-    if (kind == "cpu_layers") of.high = shape.layers;
-    if (of.high < 0) of.value = unknown;
-    return of;
+    const double total_experts = double(shape.experts) * shape.moe_layers;
+    value_limits limits{"residency_value", figure.residency_value, 0, -1};
+    if (kind == "slots_per_layer")
+        limits.high = shape.experts, limits.whole = false;  // a mean over layers
+    if (kind == "slots_total") limits.high = total_experts;
+    if (kind == "experts_share") limits.high = 1, limits.whole = false;
+    if (kind == "cpu_layers") limits.high = shape.layers;
+    if (limits.high < 0) limits.value = unknown;
+    return limits;
 }
 
 }  // namespace
@@ -32,7 +33,7 @@ value_limits residency_limits(const measurement &figure, const model_shape &shap
 status check_values(const measurement &figure, const model_shape &shape) {
     constexpr double tokens_max = 1 << 20, bits_min = 0.1, bits_max = 64;
     const double gpus_min = figure.gpu == "none" ? 0 : 1;
-    const value_limits all[] = {
+    const value_limits checks[] = {
         {"gpu_count", figure.gpu_count, gpus_min, 1024},
         {"threads", figure.threads, 1, 1024},
         {"bits_experts", figure.expert_bits, bits_min, bits_max, false},
@@ -45,14 +46,14 @@ status check_values(const measurement &figure, const model_shape &shape) {
         {"host_layers", figure.host_layers, 0, double(shape.layers)},
         residency_limits(figure, shape),
     };
-    for (const value_limits &one : all) {
-        if (one.value == unknown) continue;
-        const bool fits = one.value >= one.low && one.value <= one.high &&
-                          (!one.whole || one.value == std::floor(one.value));
+    for (const value_limits &limit : checks) {
+        if (limit.value == unknown) continue;
+        const bool fits = limit.value >= limit.low && limit.value <= limit.high &&
+                          (!limit.whole || limit.value == std::floor(limit.value));
         if (!fits)
             return error{format("{}: {} {}: a {}number from {} to {} is needed", figure.place,
-                                one.column, one.value, one.whole ? "whole " : "", one.low,
-                                one.high)};
+                                limit.column, limit.value, limit.whole ? "whole " : "", limit.low,
+                                limit.high)};
     }
     return success();
 }

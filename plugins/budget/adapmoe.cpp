@@ -50,7 +50,7 @@ public:
         known_.resize(layers_);
         missed_.resize(size_t{layers_} * (experts_ + 2));
         covered_.resize(missed_.size());
-        right_.resize(layers_);
+        correct_.resize(layers_);
         distances_.reserve(experts_);
         chosen_.resize(experts_);
         reset();
@@ -60,7 +60,7 @@ public:
         std::fill(known_.begin(), known_.end(), 0);
         std::fill(missed_.begin(), missed_.end(), 0);
         std::fill(covered_.begin(), covered_.end(), 0);
-        std::fill(right_.begin(), right_.end(), 0);
+        std::fill(correct_.begin(), correct_.end(), 0);
         std::fill(chosen_.begin(), chosen_.end(), 0);
         visits_ = 0;
     }
@@ -70,7 +70,7 @@ public:
     void observe(const moorage::step &step) {
         visits_ += step.layer == 0;
         for (const uint32_t expert : step.distinct()) chosen_[expert] = 1;
-        count_right(step);
+        count_correct(step);
         measure(step);
         for (const uint32_t expert : step.distinct()) chosen_[expert] = 0;
     }
@@ -102,10 +102,10 @@ public:
 private:
     int64_t scale() const { return std::max(prefetched_, 1u); }
 
-    void count_right(const moorage::step &step) {
+    void count_correct(const moorage::step &step) {
         const std::span<const uint32_t> predicted = step.predicted();
         const size_t depth = std::min<size_t>(prefetched_, predicted.size());
-        for (size_t i = 0; i < depth; ++i) right_[step.layer] += chosen_[predicted[i]];
+        for (size_t i = 0; i < depth; ++i) correct_[step.layer] += chosen_[predicted[i]];
     }
 
     // Takes the stack distances of the step's experts, all against the state before the step. Then
@@ -143,7 +143,7 @@ private:
             missed += missed_[row + distance];
             covered += covered_[row + distance];
         }
-        return missed * visits_ * scale() - right_[layer] * covered;
+        return missed * visits_ * scale() - correct_[layer] * covered;
     }
 
     void divide_evenly(uint32_t slots, uint32_t *host_slots) const {
@@ -158,24 +158,26 @@ private:
         const uint32_t least = slots >= layers_ ? 1 : 0;
         const size_t width = size_t{slots} + 1;
         std::vector<int64_t> best(width, never), next(width), costs(experts_ + 1);
-        std::vector<uint16_t> given(layers_ * width, 0);
+        std::vector<uint16_t> best_slots(layers_ * width, 0);
         best[0] = 0;
         for (uint32_t layer = 0; layer < layers_; ++layer) {
-            for (uint32_t own = 0; own <= experts_; ++own) costs[own] = cost(layer, own);
+            for (uint32_t layer_slots = 0; layer_slots <= experts_; ++layer_slots)
+                costs[layer_slots] = cost(layer, layer_slots);
             std::fill(next.begin(), next.end(), never);
-            uint16_t *from = given.data() + layer * width;
-            for (uint32_t own = least; own <= std::min(experts_, slots); ++own)
-                for (uint32_t rest = 0; rest + own <= slots; ++rest) {
+            uint16_t *layer_best = best_slots.data() + layer * width;
+            for (uint32_t layer_slots = least; layer_slots <= std::min(experts_, slots);
+                 ++layer_slots)
+                for (uint32_t rest = 0; rest + layer_slots <= slots; ++rest) {
                     if (best[rest] == never) continue;
-                    const int64_t sum = best[rest] + costs[own];
-                    if (sum >= next[rest + own]) continue;
-                    next[rest + own] = sum;
-                    from[rest + own] = static_cast<uint16_t>(own);
+                    const int64_t sum = best[rest] + costs[layer_slots];
+                    if (sum >= next[rest + layer_slots]) continue;
+                    next[rest + layer_slots] = sum;
+                    layer_best[rest + layer_slots] = static_cast<uint16_t>(layer_slots);
                 }
             best.swap(next);
         }
         for (uint32_t layer = layers_; layer-- > 0;) {
-            host_slots[layer] = given[layer * width + slots];
+            host_slots[layer] = best_slots[layer * width + slots];
             slots -= host_slots[layer];
         }
     }
@@ -188,7 +190,7 @@ private:
     std::vector<uint32_t> recent_;           // [layers, experts] requested ones, the oldest first
     std::vector<uint32_t> known_;            // [layers] number of these
     std::vector<int64_t> missed_, covered_;  // [layers, distance]; the last: never requested
-    std::vector<int64_t> right_;             // [layers] predicted and chosen
+    std::vector<int64_t> correct_;           // [layers] predicted and chosen
     std::vector<uint32_t> distances_;
     std::vector<uint8_t> chosen_;  // [experts] in the running step
 };

@@ -58,52 +58,53 @@ public:
     explicit moepic_policy(const moorage::setup &setup)
         : host_(setup.host),
           tau_(static_cast<uint64_t>(setup.integer("tau"))),
-          first_(static_cast<uint64_t>(setup.integer("first_tokens"))),
-          waits_(setup.text("when") == "idle"),
+          first_tokens_(static_cast<uint64_t>(setup.integer("first_tokens"))),
+          waits_for_idle_(setup.text("when") == "idle"),
           zeta_(setup.real("zeta")),
           first_split_(setup.real("first_split")),
           min_gain_(setup.real("min_gain")),
-          seen_(static_cast<uint64_t>(setup.integer("omega")), setup.real("rho"),
-                setup.text("statistics") == "rank") {}
+          statistics_(static_cast<uint64_t>(setup.integer("omega")), setup.real("rho"),
+                      setup.text("statistics") == "rank") {}
 
     void activate(const moorage::limits &limits) {
         top_k_ = limits.top_k;
         state_ = host_.residency()->host_state;
-        seen_.assign(limits.layers, limits.experts, limits.top_k);
+        statistics_.assign(limits.layers, limits.experts, limits.top_k);
         memory_.assign(limits.layers, limits.experts, limits.top_k);
-        made_.slots.resize(limits.layers);
-        for (auto *each : {&made_.split, &made_.room}) each->resize(limits.layers);
+        allotment_.slots.resize(limits.layers);
+        for (auto *per_layer : {&allotment_.split, &allotment_.room})
+            per_layer->resize(limits.layers);
         rounded_.resize(limits.layers);
         reset();
     }
     void reset() {
-        seen_.clear();
+        statistics_.clear();
         tokens_ = 0;
-        due_ = first_ ? first_ : tau_;
+        due_token_ = first_tokens_ ? first_tokens_ : tau_;
     }
 
     void observe(const moorage::step &step) {
         tokens_ = std::max(tokens_, step.token + step.token_count);
         for (uint32_t i = 0; i < step.token_count; ++i) {
             const auto chosen = step.chosen(i);
-            seen_.count(step.layer, chosen.first(std::min<size_t>(chosen.size(), top_k_)),
-                        step.predicted());
+            statistics_.count(step.layer, chosen.first(std::min<size_t>(chosen.size(), top_k_)),
+                              step.predicted());
         }
     }
 
     // Asks again after every token while a plan is due and the device is not idle.
-    uint64_t interval() { return tokens_ >= due_ ? 1 : due_ - tokens_; }
+    uint64_t interval() { return tokens_ >= due_token_ ? 1 : due_token_ - tokens_; }
 
     bool plan(const moorage::budget_request &request, moorage::budget_plan &plan) {
         tokens_ = std::max(tokens_, request.token);
         const std::span<const uint32_t> slots(request.host_slots, request.layers);
         if (std::all_of(slots.begin(), slots.end(), [](uint32_t n) { return n == 0; }))
-            return begin(request, plan);
-        if (tokens_ < due_ || (waits_ && !idle(request))) return false;
-        due_ = tokens_ - tokens_ % tau_ + tau_;
+            return divide_evenly(request, plan);
+        if (tokens_ < due_token_ || (waits_for_idle_ && !idle(request))) return false;
+        due_token_ = tokens_ - tokens_ % tau_ + tau_;
         const moorage_costs *costs = host_.costs();
-        for (uint32_t layer = 0; layer < seen_.layers(); ++layer)
-            if (seen_.tokens(layer) == 0) return false;
+        for (uint32_t layer = 0; layer < statistics_.layers(); ++layer)
+            if (statistics_.tokens(layer) == 0) return false;
         return costs != nullptr && configure(request, *costs, plan);
     }
 
@@ -120,7 +121,7 @@ public:
     }
 
 private:
-    struct layout {
+    struct allotment {
         std::vector<uint32_t> slots;
         std::vector<double> split;
         std::vector<double> room;  // memory allotted to each layer, in whole experts
@@ -136,18 +137,18 @@ private:
     }
 
     // All layers get the same (Algorithm 1, line 4).
-    bool begin(const moorage::budget_request &request, moorage::budget_plan &plan) {
+    bool divide_evenly(const moorage::budget_request &request, moorage::budget_plan &plan) {
         const double room = static_cast<double>(request.slots) / request.layers;
         for (uint32_t layer = 0; layer < request.layers; ++layer) {
             const double share =
                 request.segments == 1 ? double{request.host_split[layer]} : first_share(request);
             const double count = room / share + 1e-9;
-            made_.slots[layer] =
+            allotment_.slots[layer] =
                 count >= request.experts ? request.experts : static_cast<uint32_t>(count);
-            made_.split[layer] = share;
-            made_.room[layer] = room;
+            allotment_.split[layer] = share;
+            allotment_.room[layer] = room;
         }
-        hand_out(request, made_);
+        spend_rest(request, allotment_);
         return write(request, plan);
     }
     // Half, or more if there is room for more than half of every expert.
@@ -167,52 +168,56 @@ private:
                                   static_cast<double>(costs.head_ns),
                                   static_cast<double>(costs.load_ns)};
         const std::span<const float> split(request.host_split, request.layers);
-        moepic::cutting how{static_cast<double>(request.slots), zeta_, split_step(request), {}};
-        if (request.segments == 1 && how.slots > 0) {
+        moepic::allocation_options options{
+            static_cast<double>(request.slots), zeta_, split_step(request), {}};
+        if (request.segments == 1 && options.slots > 0) {
             // Only whole slots count, so a smaller move would neither gain nor lose anything.
-            how.fixed_split = split;
+            options.fixed_split = split;
             const double slot = *std::max_element(split.begin(), split.end());
-            how.granularity = std::max(zeta_, slot / how.slots);
+            options.granularity = std::max(zeta_, slot / options.slots);
         }
-        memory_.read(seen_, times, how);
-        const double before =
+        memory_.read(statistics_, times, options);
+        const double old_ns =
             memory_.total(memory_.cost_of({request.host_slots, request.layers}, split));
         const moepic::layer_plans &solved = memory_.solve();
         for (uint32_t layer = 0; layer < request.layers; ++layer) {
-            made_.slots[layer] = solved[layer].best.slots;
-            made_.split[layer] = solved[layer].best.split;
-            made_.room[layer] = memory_.memory(layer);
+            allotment_.slots[layer] = solved[layer].best.slots;
+            allotment_.split[layer] = solved[layer].best.split;
+            allotment_.room[layer] = memory_.memory(layer);
         }
         // Rounding leaves some room.
-        if (request.segments == 1 || split_step(request) > 0) hand_out(request, made_);
-        std::copy(made_.split.begin(), made_.split.end(), rounded_.begin());
-        const double after = memory_.total(memory_.cost_of(made_.slots, rounded_));
-        const bool better = before - after > std::max(min_gain_, 1e-6) * before;
+        if (request.segments == 1 || split_step(request) > 0) spend_rest(request, allotment_);
+        std::copy(allotment_.split.begin(), allotment_.split.end(), rounded_.begin());
+        const double new_ns = memory_.total(memory_.cost_of(allotment_.slots, rounded_));
+        const bool better = old_ns - new_ns > std::max(min_gain_, 1e-6) * old_ns;
         const bool changed = better && write(request, plan);
-        plan.gain_ns = changed ? before - after : 0;
-        report(request, before, after, changed);
+        plan.gain_ns = changed ? old_ns - new_ns : 0;
+        report(request, old_ns, new_ns, changed);
         return changed;
     }
 
     // Gives the memory that is left to slots one by one. Each goes to the layer that has the least
     // of its allotment.
-    static void hand_out(const moorage::budget_request &request, layout &all) {
+    static void spend_rest(const moorage::budget_request &request, allotment &allotment) {
         double left = request.slots;
         for (uint32_t layer = 0; layer < request.layers; ++layer)
-            left -= all.slots[layer] * all.split[layer];
+            left -= allotment.slots[layer] * allotment.split[layer];
         for (;;) {
             uint32_t next = moorage::none;
             double most = 0;
             for (uint32_t layer = 0; layer < request.layers; ++layer) {
-                if (all.slots[layer] == request.experts || all.split[layer] > left + 1e-9) continue;
-                const double lacking = all.room[layer] - all.slots[layer] * all.split[layer];
+                if (allotment.slots[layer] == request.experts ||
+                    allotment.split[layer] > left + 1e-9)
+                    continue;
+                const double lacking =
+                    allotment.room[layer] - allotment.slots[layer] * allotment.split[layer];
                 if (next != moorage::none && lacking <= most) continue;
                 next = layer;
                 most = lacking;
             }
             if (next == moorage::none) return;
-            ++all.slots[next];
-            left -= all.split[next];
+            ++allotment.slots[next];
+            left -= allotment.split[next];
         }
     }
 
@@ -221,7 +226,7 @@ private:
     bool write(const moorage::budget_request &request, moorage::budget_plan &plan) const {
         bool changed = false;
         for (uint32_t layer = 0; layer < request.layers; ++layer) {
-            const double exact = made_.split[layer];
+            const double exact = allotment_.split[layer];
             auto split = static_cast<float>(exact);
             if (request.segments == 1)
                 split = request.host_split[layer];
@@ -229,38 +234,40 @@ private:
                 split = std::nextafter(split, 1.0f);
             else if (split_step(request) <= 0 && split > exact)
                 split = std::nextafter(split, 0.0f);
-            changed = changed || made_.slots[layer] != request.host_slots[layer] ||
+            changed = changed || allotment_.slots[layer] != request.host_slots[layer] ||
                       std::abs(split - request.host_split[layer]) > 1e-6f;
-            plan.host_slots[layer] = made_.slots[layer];
+            plan.host_slots[layer] = allotment_.slots[layer];
             plan.host_split[layer] = split;
         }
         return changed;
     }
 
-    void report(const moorage::budget_request &request, double before, double after,
+    void report(const moorage::budget_request &request, double old_ns, double new_ns,
                 bool changed) const {
-        const auto [fewest, most] = std::minmax_element(made_.slots.begin(), made_.slots.end());
-        const auto [least, largest] = std::minmax_element(made_.split.begin(), made_.split.end());
+        const auto [fewest, most] =
+            std::minmax_element(allotment_.slots.begin(), allotment_.slots.end());
+        const auto [least, largest] =
+            std::minmax_element(allotment_.split.begin(), allotment_.split.end());
         char line[256];
         std::snprintf(line, sizeof line,
                       "moepic: after %llu tokens: expected exposed load latency %.3f ms a token, "
                       "with %u to %u slots a layer and splits %.3f to %.3f it is %.3f ms: %s",
-                      static_cast<unsigned long long>(request.token), before * 1e-6, *fewest, *most,
-                      *least, *largest, after * 1e-6, changed ? "changed" : "left as it is");
+                      static_cast<unsigned long long>(request.token), old_ns * 1e-6, *fewest, *most,
+                      *least, *largest, new_ns * 1e-6, changed ? "changed" : "left as it is");
         host_.log(MOORAGE_LOG_INFO, line);
     }
 
     moorage::host host_;
-    const uint64_t tau_, first_;
-    const bool waits_;
+    const uint64_t tau_, first_tokens_;
+    const bool waits_for_idle_;
     const double zeta_, first_split_, min_gain_;
-    moepic::statistics seen_;
+    moepic::statistics statistics_;
     moepic::allocation memory_;
-    layout made_;                 // for the running call of plan
-    std::vector<float> rounded_;  // [layers] splits of made_, rounded
+    allotment allotment_;         // for the running call of plan
+    std::vector<float> rounded_;  // [layers] splits of allotment_, rounded
     const uint32_t *state_ = nullptr;
     uint32_t top_k_ = 1;
-    uint64_t tokens_ = 0, due_ = 0;
+    uint64_t tokens_ = 0, due_token_ = 0;
 };
 
 }  // namespace

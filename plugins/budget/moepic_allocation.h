@@ -27,7 +27,7 @@ struct choice {
 };
 
 // Memory that a layer may get, and how it may be split.
-struct cutting {
+struct allocation_options {
     double slots = 0;                         // V_e, whole experts of all layers
     double granularity = 0.01;                // zeta
     double split_step = 0;                    // a split below 1 is a multiple of it; 0: any
@@ -51,51 +51,53 @@ public:
         hits_.resize(size_t{layers} * sizes_);
         activated_.resize(size_t{layers} * sizes_);
         present_.resize(size_t{layers} * sizes_ * sizes_);
-        both_.resize(size_t{layers} * sizes_ * sizes_);
+        present_activated_.resize(size_t{layers} * sizes_ * sizes_);
         ranks_.resize(experts);
         moves_.assign(layers, 0);
-        for (layer_plans *each : {&now_, &then_, &more_, &less_}) each->resize(layers);
+        for (layer_plans *plans : {&current_, &candidate_, &with_more_, &with_less_})
+            plans->resize(layers);
     }
 
     // Takes the current counts (moepic_statistics.h). Requires: tokens(layer) > 0 for all layers.
     template <class Counts>
-    void read(const Counts &from, const times &of, const cutting &how) {
-        times_ = of;
-        how_ = how;
+    void read(const Counts &counts, const times &durations, const allocation_options &options) {
+        times_ = durations;
+        options_ = options;
         std::fill(moves_.begin(), moves_.end(), 0);
-        for (uint32_t layer = 0; layer < layers_; ++layer) read_layer(from, layer);
+        for (uint32_t layer = 0; layer < layers_; ++layer) read_layer(counts, layer);
     }
 
     // VramAllocation. memory() then gives each layer's share. Plans are valid until the next call.
     const layer_plans &solve() {
         std::fill(moves_.begin(), moves_.end(), 0);
-        split_all(0, now_);
+        split_all(0, current_);
         for (uint32_t round = 0; layers_ > 1 && round < rounds_max; ++round) {
-            split_all(1, more_);
-            split_all(-1, less_);
+            split_all(1, with_more_);
+            split_all(-1, with_less_);
             const auto [taker, giver] = find_move();
             if (giver == layers_) break;
             ++moves_[taker];
             --moves_[giver];
-            split_all(0, then_);
-            if (!(total(then_) < total(now_) * (1 - 1e-12))) {
+            split_all(0, candidate_);
+            if (!(total(candidate_) < total(current_) * (1 - 1e-12))) {
                 --moves_[taker];
                 ++moves_[giver];
                 break;
             }
-            std::swap(now_, then_);
+            std::swap(current_, candidate_);
         }
-        return now_;
+        return current_;
     }
 
     // ExpertSplit of the memory in force, with each layer's memory shifted by `shift` grains.
-    void split_all(int32_t shift, layer_plans &all) const {
+    void split_all(int32_t shift, layer_plans &plans) const {
         double window = times_.head + times_.attention;
         for (uint32_t layer = 0; layer < layers_; ++layer) {
             const double room = memory(layer, shift);
-            all[layer].best = room > nothing ? split(layer, room, window) : choice{};
-            all[layer].exposed_ns = room > nothing ? exposed_ns(all[layer].best.loaded) : endless;
-            window = next_window(all[layer].best.loaded);
+            plans[layer].best = room > nothing ? split(layer, room, window) : choice{};
+            plans[layer].exposed_ns =
+                room > nothing ? exposed_ns(plans[layer].best.loaded) : endless;
+            window = next_window(plans[layer].best.loaded);
         }
     }
 
@@ -105,22 +107,23 @@ public:
         for (uint32_t layer = 0; layer < layers_; ++layer) {
             const uint32_t count = std::min(slots[layer], experts_);
             const double share = count == 0 ? 0 : double{split[layer]};
-            then_[layer].best = {count, split[layer], loaded(layer, count, share, window)};
-            then_[layer].exposed_ns = exposed_ns(then_[layer].best.loaded);
-            window = next_window(then_[layer].best.loaded);
+            candidate_[layer].best = {count, split[layer], loaded(layer, count, share, window)};
+            candidate_[layer].exposed_ns = exposed_ns(candidate_[layer].best.loaded);
+            window = next_window(candidate_[layer].best.loaded);
         }
-        return then_;
+        return candidate_;
     }
 
-    static double total(const layer_plans &all) {
+    static double total(const layer_plans &plans) {
         double sum = 0;
-        for (const layer_plan &of : all) sum += of.exposed_ns;
+        for (const layer_plan &plan : plans) sum += plan.exposed_ns;
         return sum;
     }
 
     // V_i: V_e / L plus or minus a whole number of grains.
     double memory(uint32_t layer, int32_t shift = 0) const {
-        return how_.slots / layers_ + (moves_[layer] + shift) * (how_.granularity * how_.slots);
+        return options_.slots / layers_ +
+               (moves_[layer] + shift) * (options_.granularity * options_.slots);
     }
 
     // Eq. (11): the number of experts to keep for which the most activated ones are loaded.
@@ -151,41 +154,46 @@ private:
     // by one less. The second is `layers_` if none can give. A difference in the last digits counts
     // as equal, and the first layer wins.
     std::pair<uint32_t, uint32_t> find_move() const {
-        const double same = 1e-12 * total(now_);
-        const auto gain = [this](uint32_t i) { return now_[i].exposed_ns - more_[i].exposed_ns; };
-        const auto loss = [this](uint32_t i) { return less_[i].exposed_ns - now_[i].exposed_ns; };
+        const double tolerance = 1e-12 * total(current_);
+        const auto gain = [this](uint32_t i) {
+            return current_[i].exposed_ns - with_more_[i].exposed_ns;
+        };
+        const auto loss = [this](uint32_t i) {
+            return with_less_[i].exposed_ns - current_[i].exposed_ns;
+        };
         uint32_t taker = 0, giver = layers_;
         for (uint32_t layer = 1; layer < layers_; ++layer)
-            if (gain(layer) > gain(taker) + same) taker = layer;
+            if (gain(layer) > gain(taker) + tolerance) taker = layer;
         for (uint32_t layer = 0; layer < layers_; ++layer) {
             if (layer == taker || memory(layer, -1) <= nothing) continue;
-            if (giver == layers_ || loss(layer) < loss(giver) - same) giver = layer;
+            if (giver == layers_ || loss(layer) < loss(giver) - tolerance) giver = layer;
         }
         return {taker, giver};
     }
 
     // Sums of counts are exact. Each quotient is one division.
     template <class Counts>
-    void read_layer(const Counts &from, uint32_t layer) {
-        const auto tokens = static_cast<double>(from.tokens(layer));
+    void read_layer(const Counts &counts, uint32_t layer) {
+        const auto tokens = static_cast<double>(counts.tokens(layer));
         double hits = 0, activated = 0;
         for (uint32_t i = 0; i < experts_; ++i) {
-            hits += from.hits(layer, i);
-            activated += from.activated(layer, i);
+            hits += counts.hits(layer, i);
+            activated += counts.activated(layer, i);
             hits_[row(layer) + i + 1] = hits / tokens;
             activated_[row(layer) + i + 1] = activated / tokens;
         }
         std::fill(ranks_.begin(), ranks_.end(), 0);
         for (uint32_t size = 1; size < sizes_; ++size) {
             double *present = present_.data() + (row(layer) + size) * sizes_;
-            double *both = both_.data() + (row(layer) + size) * sizes_;
+            double *present_activated = present_activated_.data() + (row(layer) + size) * sizes_;
             double sum = 0;
             for (uint32_t rank = 0; rank < experts_; ++rank) {
-                ranks_[rank] += from.present(layer, rank, size - 1);
+                ranks_[rank] += counts.present(layer, rank, size - 1);
                 sum += ranks_[rank];
                 present[rank + 1] = sum / tokens;
-                both[rank + 1] =
-                    both[rank] + ranks_[rank] / tokens * (from.activated(layer, rank) / tokens);
+                present_activated[rank + 1] =
+                    present_activated[rank] +
+                    ranks_[rank] / tokens * (counts.activated(layer, rank) / tokens);
             }
         }
     }
@@ -194,8 +202,8 @@ private:
     // The numbers of experts that `room` can hold: from all whole to all of the layer. If splits
     // are rounded, whole experts that do not use up the room are a choice too.
     limits range(uint32_t layer, double room) const {
-        if (!how_.fixed_split.empty()) {
-            const double slots = room / how_.fixed_split[layer] + 1e-9;
+        if (!options_.fixed_split.empty()) {
+            const double slots = room / options_.fixed_split[layer] + 1e-9;
             const uint32_t only =
                 slots >= experts_ ? experts_ : static_cast<uint32_t>(std::max(slots, 0.0));
             return {std::max(only, 1u), only};
@@ -203,21 +211,21 @@ private:
         if (room >= experts_) return {experts_, experts_};
         const auto whole = static_cast<uint32_t>(room + 1e-9);
         const bool exact = room - whole <= 1e-9;
-        return {std::max(exact || how_.split_step > 0 ? whole : whole + 1, 1u), experts_};
+        return {std::max(exact || options_.split_step > 0 ? whole : whole + 1, 1u), experts_};
     }
     double share_of(uint32_t layer, double room, uint32_t slots) const {
-        if (!how_.fixed_split.empty()) return how_.fixed_split[layer];
+        if (!options_.fixed_split.empty()) return options_.fixed_split[layer];
         const double share = room / slots;
         if (share >= 1 - 1e-12) return slots <= room + 1e-9 ? 1 : 0;
-        if (how_.split_step <= 0) return share;
-        const auto steps = static_cast<uint32_t>(share / how_.split_step + 5e-7);
-        return std::min(steps * how_.split_step, 1.0);
+        if (options_.split_step <= 0) return share;
+        const auto steps = static_cast<uint32_t>(share / options_.split_step + 5e-7);
+        return std::min(steps * options_.split_step, 1.0);
     }
 
     // m: cached experts, and the whole prefetches that fit into the window, best predicted first.
     double loaded(uint32_t layer, uint32_t slots, double share, double window) const {
         const double *present = present_.data() + (row(layer) + slots) * sizes_;
-        const double *both = both_.data() + (row(layer) + slots) * sizes_;
+        const double *present_activated = present_activated_.data() + (row(layer) + slots) * sizes_;
         const double room = window + 1e-9 * times_.load;
         // The time of `count` prefetches grows with their number.
         uint32_t count = 0, beyond = experts_ + 1;
@@ -229,7 +237,7 @@ private:
                 beyond = middle;
         }
         const double m = hits_[row(layer) + slots] * share +
-                         (activated_[row(layer) + count] - share * both[count]);
+                         (activated_[row(layer) + count] - share * present_activated[count]);
         return std::clamp(m, 0.0, static_cast<double>(top_k_));
     }
 
@@ -242,14 +250,14 @@ private:
 
     uint32_t layers_ = 0, experts_ = 0, top_k_ = 1, sizes_ = 1;
     times times_{};
-    cutting how_;
-    std::vector<double> hits_;       // [layers, C] K * H(C), C from 0
-    std::vector<double> activated_;  // [layers, y] P(1) + ... + P(y)
-    std::vector<double> present_;    // [layers, C, y] PH(1, C) + ... + PH(y, C)
-    std::vector<double> both_;       // [layers, C, y] the sum of PH(y, C) * P(y)
-    std::vector<double> ranks_;      // [y] for the cache size being read
-    std::vector<int32_t> moves_;     // [layers] grains given less grains taken
-    layer_plans now_, then_, more_, less_;
+    allocation_options options_;
+    std::vector<double> hits_;               // [layers, C] K * H(C), C from 0
+    std::vector<double> activated_;          // [layers, y] P(1) + ... + P(y)
+    std::vector<double> present_;            // [layers, C, y] PH(1, C) + ... + PH(y, C)
+    std::vector<double> present_activated_;  // [layers, C, y] the sum of PH(y, C) * P(y)
+    std::vector<double> ranks_;              // [y] for the cache size being read
+    std::vector<int32_t> moves_;             // [layers] grains given less grains taken
+    layer_plans current_, candidate_, with_more_, with_less_;
 };
 
 }  // namespace moepic

@@ -136,14 +136,14 @@ private:
         uint32_t pooled = 0;
         for (uint32_t i = 0; i < old; ++i)
             if (marks_[head_[i]] != mark_) pool(keys, pooled++, head_[i]);
-        uint32_t at = width;
-        for (; pooled > 0; ++at) {
-            if (at < depth && marks_[list[at]] != mark_) pool(keys, pooled++, list[at]);
+        uint32_t place = width;
+        for (; pooled > 0; ++place) {
+            if (place < depth && marks_[list[place]] != mark_) pool(keys, pooled++, list[place]);
             const uint32_t expert = pool_[--pooled];
-            list[at] = expert;
-            places[expert] = at;
+            list[place] = expert;
+            places[expert] = place;
         }
-        depths_[layer] = std::max(depth, at);
+        depths_[layer] = std::max(depth, place);
     }
     // Puts an expert among the `count` in the pool. Those that are evicted first are in front.
     void pool(const lcp::wide *keys, uint32_t count, uint32_t expert) {
@@ -165,14 +165,15 @@ private:
         std::sort(head_.begin(), end,
                   [places](uint32_t a, uint32_t b) { return places[a] < places[b]; });
         for (auto next = head_.begin(); next != end; ++next) {
-            uint32_t at = places[*next];
-            for (; at > 0 && lcp::better(keys[*next], *next, keys[list[at - 1]], list[at - 1]);
-                 --at) {
-                list[at] = list[at - 1];
-                places[list[at]] = at;
+            uint32_t place = places[*next];
+            for (; place > 0 &&
+                   lcp::better(keys[*next], *next, keys[list[place - 1]], list[place - 1]);
+                 --place) {
+                list[place] = list[place - 1];
+                places[list[place]] = place;
             }
-            list[at] = *next;
-            places[*next] = at;
+            list[place] = *next;
+            places[*next] = place;
         }
     }
 

@@ -43,15 +43,15 @@ public:
         pools_ = limits.pools;
         state_ = host_.residency()->host_state;
         const uint32_t pages = limits.layers * limits.experts;
-        nexts_.resize(pages);
+        next_uses_.resize(pages);
         lists_.assign(pages, limits.pools);
         heaps_.assign(pages, limits.pools);
-        aside_.reserve(pages);
+        set_aside_.reserve(pages);
         reset();
     }
 
     void reset() {
-        nexts_.assign(nexts_.size(), {moorage::never, moorage::never});
+        next_uses_.assign(next_uses_.size(), {moorage::never, moorage::never});
         lists_.clear();
         heaps_.clear();
         step_ = 0;
@@ -66,16 +66,16 @@ public:
         const uint32_t pool = pools_ == 1 ? 0 : step.layer;
         for (const uint32_t expert : step.distinct()) {
             const uint32_t page = step.page(expert);
-            ask(page);
-            const bool held = heaps_.contains(page);
+            update_next_use(page);
+            const bool in_heap = heaps_.contains(page);
             if (!in_sight(page)) {
-                if (held) heaps_.erase(pool, page);
+                if (in_heap) heaps_.erase(pool, page);
                 lists_.append(page, pool);
-            } else if (held) {
-                heaps_.lower(pool, {{nexts_[page].step, page}, page});
+            } else if (in_heap) {
+                heaps_.lower(pool, {{next_uses_[page].step, page}, page});
             } else if (lists_.contains(page)) {
                 lists_.unlink(page);
-                if (state_[page] & slot) keep(page, pool);
+                if (state_[page] & slot_bits) push_to_heap(page, pool);
             }
         }
     }
@@ -83,10 +83,10 @@ public:
     void on_load(uint32_t page, uint32_t, int32_t cause) {
         if (heaps_.contains(page)) return;
         const uint32_t pool = pool_of(page);
-        if (cause != MOORAGE_DEMAND) ask(page);
+        if (cause != MOORAGE_DEMAND) update_next_use(page);
         if (in_sight(page)) {
             lists_.unlink(page);
-            keep(page, pool);
+            push_to_heap(page, pool);
         } else if (cause != MOORAGE_DEMAND || !lists_.contains(page)) {
             lists_.append(page, pool);
         }
@@ -97,67 +97,67 @@ public:
         if (heaps_.contains(page)) heaps_.erase(pool_of(page), page);
     }
 
-    void victims(const moorage::room &room, moorage::pages &out) {
+    void victims(const moorage::room &room, moorage::pages &victims) {
         const uint32_t end = lists_.end(room.pool);
-        for (uint32_t page = lists_.first(room.pool); page != end && !out.full();) {
+        for (uint32_t page = lists_.first(room.pool); page != end && !victims.full();) {
             const uint32_t next = lists_.next(page);
             if (moorage::departed(state_[page])) {
                 lists_.unlink(page);  // was never loaded
             } else if (in_sight(page)) {
                 lists_.unlink(page);
-                keep(page, room.pool);
+                push_to_heap(page, room.pool);
             } else if (moorage::evictable(state_[page])) {
-                out.push(page);
+                victims.push(page);
             }
             page = next;
         }
-        aside_.clear();
-        while (!out.full() && heaps_.size(room.pool) > 0) {
+        set_aside_.clear();
+        while (!victims.full() && heaps_.size(room.pool) > 0) {
             const uint32_t page = heaps_.top(room.pool).page;
-            if (moorage::evictable(state_[page])) out.push(page);
-            if (out.full()) break;
+            if (moorage::evictable(state_[page])) victims.push(page);
+            if (victims.full()) break;
             heaps_.erase(room.pool, page);
-            if (!moorage::departed(state_[page])) aside_.push_back(page);
+            if (!moorage::departed(state_[page])) set_aside_.push_back(page);
         }
-        for (const uint32_t page : aside_) keep(page, room.pool);
+        for (const uint32_t page : set_aside_) push_to_heap(page, room.pool);
     }
 
 private:
     struct request {
         uint64_t step, token;
     };
-    struct goes_first {
+    struct eviction_key {
         uint64_t step;
         uint32_t page;
-        bool operator<(const goes_first &other) const {
-            return step != other.step ? step > other.step : page < other.page;
+        bool operator<(const eviction_key &right) const {
+            return step != right.step ? step > right.step : page < right.page;
         }
     };
-    static constexpr uint32_t slot = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT;
+    static constexpr uint32_t slot_bits = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT;
 
     uint32_t pool_of(uint32_t page) const { return pools_ == 1 ? 0 : page / experts_; }
     bool in_sight(uint32_t page) const {
-        return lookahead_ == 0 || nexts_[page].token <= token_ + lookahead_;
+        return lookahead_ == 0 || next_uses_[page].token <= token_ + lookahead_;
     }
-    void ask(uint32_t page) {
-        request &next = nexts_[page];
+    void update_next_use(uint32_t page) {
+        request &next = next_uses_[page];
         next.token = moorage::never;
         next.step = host_.next_use(page, step_, lookahead_ == 0 ? nullptr : &next.token);
         if (next.step == moorage::never) next.token = moorage::never;
     }
-    void keep(uint32_t page, uint32_t pool) {
-        heaps_.push(pool, {{nexts_[page].step, page}, page});
+    void push_to_heap(uint32_t page, uint32_t pool) {
+        heaps_.push(pool, {{next_uses_[page].step, page}, page});
     }
 
     moorage::host host_;
     const uint64_t lookahead_;
     const uint32_t *state_ = nullptr;
     uint32_t experts_ = 0, pools_ = 1;
-    uint64_t step_ = 0, token_ = 0;  // of the running step
-    std::vector<request> nexts_;     // [pages] next request after the last one
-    moorage::page_lists lists_;      // per pool, pages out of sight, least recently used first
-    moorage::page_heaps<goes_first> heaps_;  // per pool, pages in sight, furthest request on top
-    std::vector<uint32_t> aside_;            // pages taken off the heap during a call
+    uint64_t step_ = 0, token_ = 0;   // of the running step
+    std::vector<request> next_uses_;  // [pages] next request after the last one
+    moorage::page_lists lists_;       // per pool, pages out of sight, least recently used first
+    moorage::page_heaps<eviction_key> heaps_;  // per pool, pages in sight, furthest request on top
+    std::vector<uint32_t> set_aside_;          // pages taken off the heap during a call
 };
 
 }  // namespace

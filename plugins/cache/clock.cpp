@@ -28,7 +28,7 @@ public:
         const uint32_t pages = limits.layers * limits.experts;
         lists_.assign(pages, limits.pools);
         referenced_.resize(pages);
-        chosen_.resize(pages);
+        last_call_.resize(pages);
         rings_.resize(limits.pools);
         reset();
     }
@@ -36,7 +36,7 @@ public:
     void reset() {
         lists_.clear();
         referenced_.assign(referenced_.size(), 0);
-        chosen_.assign(chosen_.size(), 0);
+        last_call_.assign(last_call_.size(), 0);
         calls_ = 0;
         for (uint32_t pool = 0; pool < rings_.size(); ++pool)
             rings_[pool] = {lists_.end(pool), lists_.end(pool), 0, false};
@@ -50,40 +50,40 @@ public:
     void on_load(uint32_t page, uint32_t, int32_t) {
         if (lists_.contains(page)) return;
         const uint32_t pool = pool_of(page);
-        ring &of = rings_[pool];
-        lists_.insert(page, of.gap);
-        if (of.hand_in_gap) of.hand = page;
-        of.gap = lists_.end(pool);
-        of.hand_in_gap = false;
+        ring &ring = rings_[pool];
+        lists_.insert(page, ring.gap);
+        if (ring.hand_in_gap) ring.hand = page;
+        ring.gap = lists_.end(pool);
+        ring.hand_in_gap = false;
         referenced_[page] = 0;
-        ++of.used;
+        ++ring.used;
     }
 
     void on_evict(uint32_t page, int32_t) {
         if (!lists_.contains(page)) return;
-        ring &of = rings_[pool_of(page)];
+        ring &ring = rings_[pool_of(page)];
         const uint32_t next = lists_.next(page);
-        of.hand_in_gap = of.hand == page;
-        if (of.hand_in_gap) of.hand = next;
-        of.gap = next;
+        ring.hand_in_gap = ring.hand == page;
+        if (ring.hand_in_gap) ring.hand = next;
+        ring.gap = next;
         lists_.unlink(page);
-        --of.used;
+        --ring.used;
     }
 
     // The first round clears every bit that it meets. So two rounds meet every page that may be
     // evicted.
-    void victims(const moorage::room &room, moorage::pages &out) {
-        ring &of = rings_[room.pool];
+    void victims(const moorage::room &room, moorage::pages &victims) {
+        ring &ring = rings_[room.pool];
         const uint32_t end = lists_.end(room.pool);
         ++calls_;
-        for (uint32_t left = 2 * of.used + 2; left > 0 && !out.full(); --left) {
-            const uint32_t page = of.hand;
-            of.hand = lists_.next(page);
-            if (page == end || !moorage::evictable(state_[page]) || chosen_[page] == calls_)
+        for (uint32_t left = 2 * ring.used + 2; left > 0 && !victims.full(); --left) {
+            const uint32_t page = ring.hand;
+            ring.hand = lists_.next(page);
+            if (page == end || !moorage::evictable(state_[page]) || last_call_[page] == calls_)
                 continue;
             if (!referenced_[page]) {
-                chosen_[page] = calls_;
-                out.push(page);
+                last_call_[page] = calls_;
+                victims.push(page);
             }
             referenced_[page] = 0;
         }
@@ -104,7 +104,7 @@ private:
     uint32_t experts_ = 0;
     moorage::page_lists lists_;        // per pool, in order of place
     std::vector<uint8_t> referenced_;  // [pages]
-    std::vector<uint64_t> chosen_;     // [pages] the call that named the page last: no page is
+    std::vector<uint64_t> last_call_;  // [pages] the call that named the page last: no page is
                                        // named twice
     std::vector<ring> rings_;          // [pools]
     uint64_t calls_ = 0;

@@ -77,23 +77,23 @@ public:
 
     explicit echo(const moorage::setup &setup)
         : echo_values(setup),
-          ahead_(static_cast<uint32_t>(setup.integer("ahead"))),
+          layers_ahead_(static_cast<uint32_t>(setup.integer("ahead"))),
           threshold_(static_cast<float>(setup.real("threshold"))),
           gate_(setup.flag("gate")) {}
 
     void activate(const moorage::limits &limits) {
         echo_values::activate(limits);
         ranked_.resize(limits.experts);
-        listed_ = std::min(limits.experts, std::max(4 * limits.top_k, 16u));
+        ranked_max_ = std::min(limits.experts, std::max(4 * limits.top_k, 16u));
     }
 
-    uint32_t horizon() { return ahead_; }
+    uint32_t horizon() { return layers_ahead_; }
 
     // Leaves the next layer to the gate; plan mixes with it.
     uint32_t predict(const moorage::step &step, uint32_t layer, uint32_t distance,
                      std::span<uint32_t> experts, std::span<float> scores) {
         if (gate_ && distance == 1) return 0;
-        foresee(layer, distance);
+        compute_chances(layer, distance);
         const uint32_t count =
             std::min(rank(step.experts, 0), static_cast<uint32_t>(experts.size()));
         for (uint32_t i = 0; i < count; ++i) {
@@ -109,7 +109,7 @@ public:
             const uint32_t layer = forecast.host_layers[target];
             const std::span<const uint32_t> predicted = forecast.experts(target);
             if (gate_ && target == 0) {
-                foresee(layer, 1);
+                compute_chances(layer, 1);
                 if (!predicted.empty()) mix_.mix(layer, predicted, chances_.data());
                 const uint32_t count = rank(step.experts, threshold_);
                 for (uint32_t i = 0; i < count; ++i)
@@ -126,19 +126,19 @@ private:
     // Puts the most probable experts first, ties by number, and leaves out those below `least`.
     // Returns their number in ranked_.
     uint32_t rank(uint32_t experts, float least) {
-        uint32_t able = 0;
+        uint32_t probable = 0;
         for (uint32_t first = 0; first < experts; first += 16) {  // in most blocks few are probable
                                                                   // enough
             const float *const chances = chances_.data() + first;
-            uint32_t any = 0;
-            for (uint32_t i = 0; i < 16; ++i) any |= chances[i] >= least;
-            for (uint32_t i = 0; any && i < 16 && first + i < experts; ++i) {
-                ranked_[able] = first + i;
-                able += chances[i] >= least;
+            uint32_t found = 0;
+            for (uint32_t i = 0; i < 16; ++i) found |= chances[i] >= least;
+            for (uint32_t i = 0; found && i < 16 && first + i < experts; ++i) {
+                ranked_[probable] = first + i;
+                probable += chances[i] >= least;
             }
         }
-        const uint32_t count = std::min(listed_, able);
-        std::partial_sort(ranked_.begin(), ranked_.begin() + count, ranked_.begin() + able,
+        const uint32_t count = std::min(ranked_max_, probable);
+        std::partial_sort(ranked_.begin(), ranked_.begin() + count, ranked_.begin() + probable,
                           [this](uint32_t a, uint32_t b) {
                               return chances_[a] != chances_[b] ? chances_[a] > chances_[b] : a < b;
                           });
@@ -149,16 +149,16 @@ private:
                moorage::orders &orders) const {
         const uint32_t page = layer * step.experts + expert;
         if (chance < threshold_) return;
-        const uint32_t there = state_[page] | state_[page] >> MOORAGE_STATE_IN_FLIGHT_SHIFT;
-        if ((there & MOORAGE_WHOLE) == MOORAGE_WHOLE) return;
+        const uint32_t present = state_[page] | state_[page] >> MOORAGE_STATE_IN_FLIGHT_SHIFT;
+        if ((present & MOORAGE_WHOLE) == MOORAGE_WHOLE) return;
         orders.push(page);
     }
 
-    const uint32_t ahead_;
+    const uint32_t layers_ahead_;
     const float threshold_;
     const bool gate_;
     std::vector<uint32_t> ranked_;
-    uint32_t listed_ = 0;
+    uint32_t ranked_max_ = 0;
 };
 
 }  // namespace

@@ -71,13 +71,13 @@ public:
 protected:
     // Sets chances_: the chance that any of the step's streams uses the expert `distance` layer
     // steps from here.
-    void foresee(uint32_t layer, uint32_t distance) {
+    void compute_chances(uint32_t layer, uint32_t distance) {
         const float *rate = values_.rate_of(layer, 2);
         const float share = 1 / static_cast<float>(std::max(1u, values_.streams()));
         bool first = true;
         for (const stream_groups::group &group : groups_.all()) {
             next_.fill(0);
-            const float known = history_.ahead(group.stream, distance, next_.data());
+            const float known = history_.add_uses_ahead(group.stream, distance, next_.data());
             lanes_->join(chances_.data(), next_.data(), rate,
                          {prior, share, 1, 1 / (known + prior), first}, values_.padded());
             first = false;

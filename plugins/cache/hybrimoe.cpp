@@ -48,7 +48,7 @@ public:
         cached_.clear();
         absent_.clear();
     }
-    void add(const job &one) { (one.absent ? absent_ : cached_).push_back(one); }
+    void add(const job &job) { (job.absent ? absent_ : cached_).push_back(job); }
 
     // Calls settle(item, whether the CPU takes it) in the order of settling. Returns when all work
     // ends.
@@ -64,21 +64,21 @@ public:
         while (cached < cached_end || absent < absent_end) {
             const bool resident = cached < cached_end, missing = absent < absent_end;
             const job &light = missing ? absent_[absent_end - 1] : cached_[cached_end - 1];
-            const uint64_t on_cpu = cpu_ns + light.cpu_ns;
-            const uint64_t on_gpu = resident ? gpu_ns + cached_[cached].gpu_ns : MOORAGE_NEVER;
-            const uint64_t arrival = missing ? link_ns + absent_[absent].load_ns : 0;
-            const uint64_t by_link =
-                missing ? std::max(gpu_ns, arrival) + absent_[absent].gpu_ns : MOORAGE_NEVER;
-            if (on_gpu <= by_link && on_gpu <= on_cpu) {
+            const uint64_t cpu_done_ns = cpu_ns + light.cpu_ns;
+            const uint64_t gpu_done_ns = resident ? gpu_ns + cached_[cached].gpu_ns : MOORAGE_NEVER;
+            const uint64_t arrival_ns = missing ? link_ns + absent_[absent].load_ns : 0;
+            const uint64_t load_done_ns =
+                missing ? std::max(gpu_ns, arrival_ns) + absent_[absent].gpu_ns : MOORAGE_NEVER;
+            if (gpu_done_ns <= load_done_ns && gpu_done_ns <= cpu_done_ns) {
                 settle(cached_[cached++].item, false);
-                gpu_ns = on_gpu;
-            } else if (by_link <= on_cpu) {
+                gpu_ns = gpu_done_ns;
+            } else if (load_done_ns <= cpu_done_ns) {
                 settle(absent_[absent++].item, false);
-                link_ns = arrival;
-                gpu_ns = by_link;
+                link_ns = arrival_ns;
+                gpu_ns = load_done_ns;
             } else {
                 settle(light.item, true);
-                cpu_ns = on_cpu;
+                cpu_ns = cpu_done_ns;
                 end_ns = std::max(end_ns, cpu_ns);
                 missing ? --absent_end : --cached_end;
             }
@@ -111,24 +111,25 @@ public:
           alpha_(setup.real("alpha")),
           top_p_(static_cast<uint32_t>(setup.integer("top_p"))),
           fill_(setup.flag("fill")),
-          ahead_(static_cast<uint32_t>(setup.integer("layers"))) {}
+          layers_ahead_(static_cast<uint32_t>(setup.integer("layers"))) {}
 
     void activate(const moorage::limits &limits) {
         layers_ = limits.layers;
         experts_ = limits.experts;
         top_k_ = limits.top_k;
         pools_ = limits.pools;
-        ahead_ = std::min(ahead_, layers_);
+        layers_ahead_ = std::min(layers_ahead_, layers_);
         depth_ = std::min(top_p_ ? top_p_ : 2 * top_k_, experts_);
         view_ = host_.residency();
         state_ = view_->host_state;
         priority_.resize(size_t{layers_} * experts_);
         newest_.resize(experts_);
         order_.resize(experts_);
-        going_.reserve(priority_.size());
+        evictable_.reserve(priority_.size());
         layer_.reserve(experts_);
-        targets_.resize(ahead_);
-        for (target &one : targets_) one.experts.reserve(top_k_), one.there.reserve(top_k_);
+        targets_.resize(layers_ahead_);
+        for (target &target : targets_)
+            target.experts.reserve(top_k_), target.present.reserve(top_k_);
         reset();
     }
     void reset() { std::fill(priority_.begin(), priority_.end(), 0.0); }
@@ -141,33 +142,34 @@ public:
             else
                 take_weights(step, token);
         }
-        double *of_layer = priority_.data() + size_t{step.layer} * experts_;
+        double *layer_priorities = priority_.data() + size_t{step.layer} * experts_;
         for (uint32_t expert = 0; expert < experts_; ++expert)
-            of_layer[expert] = alpha_ * newest_[expert] + (1 - alpha_) * of_layer[expert];
+            layer_priorities[expert] =
+                alpha_ * newest_[expert] + (1 - alpha_) * layer_priorities[expert];
     }
 
-    void victims(const moorage::room &room, moorage::pages &out) {
+    void victims(const moorage::room &room, moorage::pages &victims) {
         const uint32_t first = pools_ == 1 ? 0 : room.pool * experts_;
         const uint32_t last = pools_ == 1 ? layers_ * experts_ : first + experts_;
-        going_.clear();
+        evictable_.clear();
         for (uint32_t page = first; page < last; ++page)
-            if (moorage::evictable(state_[page])) going_.push_back(page);
-        const size_t count = std::min<size_t>(room.count, going_.size());
-        std::partial_sort(going_.begin(), going_.begin() + static_cast<ptrdiff_t>(count),
-                          going_.end(), [this](uint32_t a, uint32_t b) {
+            if (moorage::evictable(state_[page])) evictable_.push_back(page);
+        const size_t count = std::min<size_t>(room.count, evictable_.size());
+        std::partial_sort(evictable_.begin(), evictable_.begin() + static_cast<ptrdiff_t>(count),
+                          evictable_.end(), [this](uint32_t a, uint32_t b) {
                               return priority_[a] != priority_[b] ? priority_[a] < priority_[b]
                                                                   : a < b;
                           });
-        for (size_t i = 0; i < count; ++i) out.push(going_[i]);
+        for (size_t i = 0; i < count; ++i) victims.push(evictable_[i]);
     }
 
     uint32_t assign(const moorage::step &step, const moorage::items &items,
-                    std::span<uint32_t> where, std::span<uint32_t> order) {
+                    std::span<uint32_t> devices, std::span<uint32_t> order) {
         layer_.clear();
         uint32_t next = 0;
         for (uint32_t i = 0; i < items.count; ++i) {
             if (!remote::runs_here(items, i)) {
-                where[i] = remote::nearest_device(items, i);
+                devices[i] = remote::nearest_device(items, i);
                 order[next++] = i;
                 continue;
             }
@@ -175,35 +177,37 @@ public:
                         items.host_gpu_ns[i], items.host_cpu_ns[i]});
         }
         layer_.run(items.load_backlog_ns, [&](uint32_t item, bool by_cpu) {
-            where[item] = by_cpu ? items.cpu() : items.own(item);
+            devices[item] = by_cpu ? items.cpu() : items.own(item);
             order[next++] = item;
         });
         uint32_t free = fill_ ? moorage::free_slots(*view_, step.layer) : 0;
         for (uint32_t i = 0; i < items.count && free > 0; ++i) {
             if (items.host_missing[i] == 0 || !remote::runs_here(items, i)) continue;
-            where[i] = items.own(i);
+            devices[i] = items.own(i);
             --free;
         }
         return items.count;
     }
 
-    uint32_t horizon() { return ahead_; }
+    uint32_t horizon() { return layers_ahead_; }
 
     // Leaves the next layer's prediction to the source.
     uint32_t predict(const moorage::step &, uint32_t layer, uint32_t distance,
                      std::span<uint32_t> experts, std::span<float> scores) {
         if (distance == 1) return 0;
-        const double *of_layer = priority_.data() + size_t{layer} * experts_;
+        const double *layer_priorities = priority_.data() + size_t{layer} * experts_;
         for (uint32_t expert = 0; expert < experts_; ++expert) order_[expert] = expert;
         const auto count = std::min(top_k_, static_cast<uint32_t>(experts.size()));
         std::partial_sort(order_.begin(), order_.begin() + count, order_.end(),
                           [&](uint32_t a, uint32_t b) {
-                              return of_layer[a] != of_layer[b] ? of_layer[a] > of_layer[b] : a < b;
+                              return layer_priorities[a] != layer_priorities[b]
+                                         ? layer_priorities[a] > layer_priorities[b]
+                                         : a < b;
                           });
         uint32_t written = 0;
-        for (; written < count && of_layer[order_[written]] > 0; ++written) {
+        for (; written < count && layer_priorities[order_[written]] > 0; ++written) {
             experts[written] = order_[written];
-            scores[written] = static_cast<float>(of_layer[order_[written]]);
+            scores[written] = static_cast<float>(layer_priorities[order_[written]]);
         }
         return written;
     }
@@ -211,7 +215,7 @@ public:
     void plan(const moorage::step &, const moorage::forecast &forecast, moorage::orders &orders) {
         const moorage_costs *costs = host_.costs();
         if (!costs) return;
-        const uint32_t count = std::min(forecast.target_count, ahead_);
+        const uint32_t count = std::min(forecast.target_count, layers_ahead_);
         for (uint32_t i = 0; i < count; ++i) prepare(targets_[i], forecast, i, *costs);
         for (uint32_t room = forecast.buffer_free; room > 0 && !orders.full(); --room) {
             target *best = nullptr;
@@ -219,7 +223,7 @@ public:
                 if (!best || targets_[i].gain_ns > best->gain_ns) best = &targets_[i];
             if (!best || best->gain_ns == 0) return;
             orders.push(best->layer * experts_ + best->experts[best->candidate]);
-            best->there[best->candidate] = 1;
+            best->present[best->candidate] = 1;
             weigh(*best, *costs);
         }
     }
@@ -230,7 +234,7 @@ private:
         uint32_t layer = 0, candidate = 0;
         uint64_t gain_ns = 0;
         std::vector<uint32_t> experts;
-        std::vector<uint8_t> there;
+        std::vector<uint8_t> present;
     };
 
     void take_scores(std::span<const float> scores) {
@@ -245,48 +249,49 @@ private:
         const std::span<const uint32_t> chosen = step.chosen(token);
         const uint32_t count = std::min(depth_, step.top_k);
         for (uint32_t i = 0; i < count; ++i) {
-            const size_t at = size_t{token} * step.top_k + i;
-            raise(chosen[i], step.host_weights ? double{step.host_weights[at]} : 1.0 / step.top_k);
+            const size_t entry = size_t{token} * step.top_k + i;
+            raise(chosen[i],
+                  step.host_weights ? double{step.host_weights[entry]} : 1.0 / step.top_k);
         }
     }
     void raise(uint32_t expert, double score) {
         newest_[expert] = std::max(newest_[expert], score);
     }
 
-    void prepare(target &into, const moorage::forecast &forecast, uint32_t index,
+    void prepare(target &target, const moorage::forecast &forecast, uint32_t index,
                  const moorage_costs &costs) {
-        into.layer = forecast.host_layers[index];
-        into.experts.clear();
-        into.there.clear();
+        target.layer = forecast.host_layers[index];
+        target.experts.clear();
+        target.present.clear();
         for (const uint32_t expert : forecast.experts(index)) {
-            if (into.experts.size() == top_k_) break;
-            const uint32_t state = state_[into.layer * experts_ + expert];
-            const uint32_t there = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT;
-            into.experts.push_back(expert);
-            into.there.push_back((state & there) != 0);
+            if (target.experts.size() == top_k_) break;
+            const uint32_t state = state_[target.layer * experts_ + expert];
+            const uint32_t slot_bits = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT;
+            target.experts.push_back(expert);
+            target.present.push_back((state & slot_bits) != 0);
         }
-        weigh(into, costs);
+        weigh(target, costs);
     }
 
-    void weigh(target &one, const moorage_costs &costs) {
-        one.gain_ns = 0;
-        const uint64_t as_is = makespan_ns(one, costs);
-        for (uint32_t i = 0; i < one.experts.size(); ++i) {
-            if (one.there[i]) continue;
-            one.there[i] = 1;
-            const uint64_t with = makespan_ns(one, costs);
-            one.there[i] = 0;
-            if (with >= as_is || as_is - with <= one.gain_ns) continue;
-            one.gain_ns = as_is - with;
-            one.candidate = i;
+    void weigh(target &target, const moorage_costs &costs) {
+        target.gain_ns = 0;
+        const uint64_t absent_ns = makespan_ns(target, costs);
+        for (uint32_t i = 0; i < target.experts.size(); ++i) {
+            if (target.present[i]) continue;
+            target.present[i] = 1;
+            const uint64_t present_ns = makespan_ns(target, costs);
+            target.present[i] = 0;
+            if (present_ns >= absent_ns || absent_ns - present_ns <= target.gain_ns) continue;
+            target.gain_ns = absent_ns - present_ns;
+            target.candidate = i;
         }
     }
 
-    uint64_t makespan_ns(const target &one, const moorage_costs &costs) {
+    uint64_t makespan_ns(const target &target, const moorage_costs &costs) {
         layer_.clear();
-        for (uint32_t i = 0; i < one.experts.size(); ++i)
-            layer_.add(
-                {i, 1, !one.there[i], costs.load_ns, costs.gpu_expert_ns, costs.cpu_expert_ns});
+        for (uint32_t i = 0; i < target.experts.size(); ++i)
+            layer_.add({i, 1, !target.present[i], costs.load_ns, costs.gpu_expert_ns,
+                        costs.cpu_expert_ns});
         return layer_.run(0, [](uint32_t, bool) {});
     }
 
@@ -294,13 +299,13 @@ private:
     const double alpha_;
     const uint32_t top_p_;
     const bool fill_;
-    uint32_t ahead_, depth_ = 0;
+    uint32_t layers_ahead_, depth_ = 0;
     uint32_t layers_ = 0, experts_ = 0, top_k_ = 0, pools_ = 1;
     const moorage::residency *view_ = nullptr;
     const uint32_t *state_ = nullptr;
     std::vector<double> priority_;  // [pages] S
     std::vector<double> newest_;    // [experts] TopP in the running step
-    std::vector<uint32_t> order_, going_;
+    std::vector<uint32_t> order_, evictable_;
     schedule layer_;
     std::vector<target> targets_;
 };

@@ -17,17 +17,17 @@ using vf = float __attribute__((vector_size(4 * LANES)));
 using vi = int32_t __attribute__((vector_size(4 * LANES)));
 using vu = uint32_t __attribute__((vector_size(4 * LANES)));
 
-LANES_INLINE vf load(const float *from) {
+LANES_INLINE vf load(const float *floats) {
     vf v;
-    __builtin_memcpy(&v, from, sizeof(v));
+    __builtin_memcpy(&v, floats, sizeof(v));
     return v;
 }
-LANES_INLINE vu load(const uint32_t *from) {
+LANES_INLINE vu load(const uint32_t *words) {
     vu v;
-    __builtin_memcpy(&v, from, sizeof(v));
+    __builtin_memcpy(&v, words, sizeof(v));
     return v;
 }
-LANES_INLINE void store(float *to, vf v) { __builtin_memcpy(to, &v, sizeof(v)); }
+LANES_INLINE void store(float *target, vf v) { __builtin_memcpy(target, &v, sizeof(v)); }
 LANES_INLINE vf splat(float x) { return x - vf{}; }
 LANES_INLINE vu splat(uint32_t x) { return x - vu{}; }
 LANES_INLINE vf least(vf a, vf b) { return a < b ? a : b; }
@@ -74,13 +74,13 @@ LANES_INLINE vf log_odds(vf p) {
 }
 
 // Loads LANES bytes. __builtin_convertvector would take them apart one by one.
-LANES_INLINE vu widened(const uint8_t *from) {
+LANES_INLINE vu widened(const uint8_t *bytes) {
 #if LANES == 16
-    return (vu)_mm512_maskz_cvtepu8_epi32(0xffff, _mm_loadu_si128((const __m128i *)from));
+    return (vu)_mm512_maskz_cvtepu8_epi32(0xffff, _mm_loadu_si128((const __m128i *)bytes));
 #elif LANES == 8
-    return (vu)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)from));
+    return (vu)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)bytes));
 #else
-    return vu{from[0], from[1], from[2], from[3]};
+    return vu{bytes[0], bytes[1], bytes[2], bytes[3]};
 #endif
 }
 
@@ -96,26 +96,26 @@ LANES_INLINE vu repeated(const uint32_t *four) {
 }
 
 // One bit for each of 16 elements: whether it is greater than `bar`.
-LANES_INLINE uint32_t above(const float *from, float bar) {
+LANES_INLINE uint32_t above(const float *values, float bar) {
 #if LANES == 16
-    return _mm512_cmp_ps_mask((__m512)load(from), _mm512_set1_ps(bar), _CMP_GT_OQ);
+    return _mm512_cmp_ps_mask((__m512)load(values), _mm512_set1_ps(bar), _CMP_GT_OQ);
 #elif LANES == 8
-    const __m256 than = _mm256_set1_ps(bar);
-    const auto one = [&](const float *at) LANES_CODE {
+    const __m256 bars = _mm256_set1_ps(bar);
+    const auto above_mask = [&](const float *block) LANES_CODE {
         return static_cast<uint32_t>(
-            _mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(at), than, _CMP_GT_OQ)));
+            _mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(block), bars, _CMP_GT_OQ)));
     };
-    return one(from) | one(from + 8) << 8;
+    return above_mask(values) | above_mask(values + 8) << 8;
 #elif defined(__SSE2__)
-    const __m128 than = _mm_set1_ps(bar);
+    const __m128 bars = _mm_set1_ps(bar);
     uint32_t bits = 0;
     for (uint32_t i = 0; i < 16; i += 4)
-        bits |= static_cast<uint32_t>(_mm_movemask_ps(_mm_cmpgt_ps(_mm_loadu_ps(from + i), than)))
+        bits |= static_cast<uint32_t>(_mm_movemask_ps(_mm_cmpgt_ps(_mm_loadu_ps(values + i), bars)))
                 << i;
     return bits;
 #else
     uint32_t bits = 0;
-    for (uint32_t lane = 0; lane < 16; ++lane) bits |= uint32_t{from[lane] > bar} << lane;
+    for (uint32_t lane = 0; lane < 16; ++lane) bits |= uint32_t{values[lane] > bar} << lane;
     return bits;
 #endif
 }
@@ -129,9 +129,9 @@ LANES_INLINE void add_columns(vu *planes, const uint32_t *columns, size_t stride
     for (uint32_t i = 0; i < count; ++i) {
         vu carry = load(columns + chosen[i] * stride);
         for (uint32_t p = 0; p < Planes; ++p) {
-            const vu more = planes[p] & carry;
+            const vu next_carry = planes[p] & carry;
             planes[p] ^= carry;
-            carry = more;
+            carry = next_carry;
         }
     }
 }
@@ -154,11 +154,12 @@ LANES_INLINE void count_few(float *scores, uint32_t rows, const uint32_t *column
         for (uint32_t w = 0; w < LANES && 32 * (word + w) < rows; ++w) {
             const uint32_t four[4] = {packed[0][w], packed[1][w], packed[2][w], packed[3][w]};
             const vu nibbles = repeated(four);
-            float *to = scores + 32 * (word + w);
+            float *block_scores = scores + 32 * (word + w);
             const uint32_t end = rows - 32 * (word + w);
             for (uint32_t i = 0; i < 32 && i < end; i += LANES) {
                 const vu common = nibbles >> (place + i) & 15u;
-                store(to + i, load(to + i) + __builtin_convertvector((vi)common, vf));
+                store(block_scores + i,
+                      load(block_scores + i) + __builtin_convertvector((vi)common, vf));
             }
         }
     }
@@ -188,9 +189,9 @@ LANES_CODE static void count_common(float *scores, uint32_t rows, const uint32_t
         count_many(scores, rows, columns, stride, chosen, count);
 }
 
-// to[row] = factor * from[row - 1]; from[-1] can be read.
-LANES_CODE static void shift(float *to, const float *from, float factor, uint32_t count) {
-    for (uint32_t i = 0; i < count; i += LANES) store(to + i, factor * load(from + i - 1));
+// target[row] = factor * source[row - 1]; source[-1] can be read.
+LANES_CODE static void shift(float *target, const float *source, float factor, uint32_t count) {
+    for (uint32_t i = 0; i < count; i += LANES) store(target + i, factor * load(source + i - 1));
 }
 
 // Looks through the rows [first, last) from the last down for scores greater than the bar.
@@ -219,12 +220,13 @@ LANES_CODE static void match_weights(float *weights, const float *scores, float 
         store(weights + i, exponential((load(scores + i) - scores[0]) * sharpness));
 }
 
-LANES_CODE static void log_odds_of(float *to, const float *from, uint32_t count) {
-    for (uint32_t i = 0; i < count; i += LANES) store(to + i, log_odds(load(from + i)));
-}
-LANES_CODE static void chances_of(float *to, const float *log_odds, uint32_t count) {
+LANES_CODE static void log_odds_of(float *log_odds_out, const float *chances, uint32_t count) {
     for (uint32_t i = 0; i < count; i += LANES)
-        store(to + i, 1.0f / (1.0f + exponential(-load(log_odds + i))));
+        store(log_odds_out + i, log_odds(load(chances + i)));
+}
+LANES_CODE static void chances_of(float *chances, const float *log_odds, uint32_t count) {
+    for (uint32_t i = 0; i < count; i += LANES)
+        store(chances + i, 1.0f / (1.0f + exponential(-load(log_odds + i))));
 }
 
 // values += rate * (target - values)
@@ -235,112 +237,115 @@ LANES_CODE static void approach(float *values, const float *target, float rate, 
     }
 }
 
-// to += factor * from
-LANES_CODE static void add_scaled(float *to, const float *from, float factor, uint32_t count) {
+// target += factor * source
+LANES_CODE static void add_scaled(float *target, const float *source, float factor,
+                                  uint32_t count) {
     for (uint32_t i = 0; i < count; i += LANES)
-        store(to + i, load(to + i) + factor * load(from + i));
+        store(target + i, load(target + i) + factor * load(source + i));
 }
 
-// to = chance that at least one of two happens. For the first stream it is that stream's chance
+// chances = chance that at least one of two happens. For the first stream: that stream's chance
 // alone. Each chance is (part + prior * min(most, gain * rate)) / whole.
-LANES_CODE static void join(float *to, const float *part, const float *rate, const blend &with,
-                            uint32_t count) {
+LANES_CODE static void join(float *chances, const float *part, const float *rate,
+                            const blend &blend, uint32_t count) {
     for (uint32_t i = 0; i < count; i += LANES) {
-        const vf prior = least(splat(with.most), with.gain * load(rate + i));
-        const vf p = (load(part + i) + with.prior * prior) * with.inverse;
-        const vf before = load(to + i);
-        store(to + i, with.first ? p : before + p * (1.0f - before));
+        const vf prior = least(splat(blend.most), blend.gain * load(rate + i));
+        const vf p = (load(part + i) + blend.prior * prior) * blend.inverse;
+        const vf previous = load(chances + i);
+        store(chances + i, blend.first ? p : previous + p * (1.0f - previous));
     }
 }
 
-// cumulative = (count + mass * base) / (visits + mass). count is already updated.
-LANES_CODE static void mean_rates(float *to, const float *counts, float prior, float inverse,
+// rates = (counts + mass * base) / (visits + mass). counts is already updated.
+LANES_CODE static void mean_rates(float *rates, const float *counts, float prior, float inverse,
                                   uint32_t count) {
-    for (uint32_t i = 0; i < count; i += LANES) store(to + i, (load(counts + i) + prior) * inverse);
+    for (uint32_t i = 0; i < count; i += LANES)
+        store(rates + i, (load(counts + i) + prior) * inverse);
 }
 
 // Features, values and the gradient of one visit; see use_values.hpp.
 template <uint32_t Extras>
-LANES_INLINE void value_step_of(const value_step &of) {
+LANES_INLINE void value_step_of(const value_step &step) {
     constexpr uint32_t features = 6 + Extras;
-    const uint32_t n = of.padded;
-    for (uint32_t f = 0; f < 16 * features; ++f) of.gradient[f] = 0;
+    const uint32_t n = step.padded;
+    for (uint32_t f = 0; f < 16 * features; ++f) step.gradient[f] = 0;
     for (uint32_t i = 0; i < n; i += LANES) {
-        const vf r2 = log_odds(load(of.rates + i)), r8 = log_odds(load(of.rates + n + i));
-        const vf r32 = log_odds(load(of.rates + 2 * n + i));
-        const vf r128 = log_odds(load(of.rates + 3 * n + i));
-        const vf cumulative = log_odds(load(of.cumulative + i));
+        const vf r2 = log_odds(load(step.rates + i)), r8 = log_odds(load(step.rates + n + i));
+        const vf r32 = log_odds(load(step.rates + 2 * n + i));
+        const vf r128 = log_odds(load(step.rates + 3 * n + i));
+        const vf cumulative = log_odds(load(step.cumulative + i));
         vf x[features];
         x[0] = splat(1.0f);
         x[1] = r2 - r8;
         x[2] = r8 - r32;
         x[3] = r32 - r128;
         x[4] = r128 - cumulative;
-        x[5] = cumulative - of.base;
-        for (uint32_t j = 0; j < Extras; ++j) x[6 + j] = log_odds(load(of.extra[j] + i)) - r32;
-        vf z = splat(of.weights[0]);
-        for (uint32_t f = 1; f < features; ++f) z += of.weights[f] * x[f];
+        x[5] = cumulative - step.base;
+        for (uint32_t j = 0; j < Extras; ++j) x[6 + j] = log_odds(load(step.extra[j] + i)) - r32;
+        vf z = splat(step.weights[0]);
+        for (uint32_t f = 1; f < features; ++f) z += step.weights[f] * x[f];
         const vf value = 1.0f / (1.0f + exponential(-z));
-        const vf used = load(of.used + i);
-        const vf target = used + (1.0f - used) * (of.discount * value);
-        const vf error = (load(of.values + i) - target) * load(of.real + i);
-        store(of.values + i, value);
-        float *sum = of.gradient + i % 16;
+        const vf used = load(step.used + i);
+        const vf target = used + (1.0f - used) * (step.discount * value);
+        const vf error = (load(step.values + i) - target) * load(step.real + i);
+        store(step.values + i, value);
+        float *sum = step.gradient + i % 16;
         store(sum, load(sum) + error);
-        store(of.features + i, x[0]);
+        store(step.features + i, x[0]);
         for (uint32_t f = 1; f < features; ++f) {
-            float *feature = of.features + size_t{f} * n + i;
+            float *feature = step.features + size_t{f} * n + i;
             store(sum + 16 * f, load(sum + 16 * f) + error * load(feature));
             store(feature, x[f]);
         }
     }
 }
 
-LANES_CODE static void run_value_step(const value_step &of) {
-    switch (of.extras) {
+LANES_CODE static void run_value_step(const value_step &step) {
+    switch (step.extras) {
         case 0:
-            return value_step_of<0>(of);
+            return value_step_of<0>(step);
         case 1:
-            return value_step_of<1>(of);
+            return value_step_of<1>(step);
         case 2:
-            return value_step_of<2>(of);
+            return value_step_of<2>(step);
         default:
-            return value_step_of<3>(of);
+            return value_step_of<3>(step);
     }
 }
 
 // next += worth[1] if the first follower used an expert. soon += worth[h] for the first h >= 2 of
 // the followers that did. Looks at bits one by one, or at all bits at once if there are masks.
-LANES_CODE static void add_followers(float *next, float *soon, const followers &of) {
+LANES_CODE static void add_followers(float *next, float *soon, const followers &followers) {
 #if LANES == 16
-    for (uint32_t i = 0; i < of.padded; i += LANES) {
+    for (uint32_t i = 0; i < followers.padded; i += LANES) {
         const auto used = [&](uint32_t h) LANES_CODE {
             __mmask16 mask;
             __builtin_memcpy(&mask,
-                             reinterpret_cast<const char *>(of.rows) +
-                                 size_t{of.chain[h]} * of.words * 8 + i / 8,
+                             reinterpret_cast<const char *>(followers.rows) +
+                                 size_t{followers.chain[h]} * followers.words * 8 + i / 8,
                              2);
             return mask;
         };
         __m512 first = _mm512_setzero_ps();
-        for (uint32_t h = of.length; h >= 2; --h)
-            first = _mm512_mask_mov_ps(first, used(h), _mm512_set1_ps(of.worth[h]));
+        for (uint32_t h = followers.length; h >= 2; --h)
+            first = _mm512_mask_mov_ps(first, used(h), _mm512_set1_ps(followers.worth[h]));
         store(soon + i, load(soon + i) + (vf)first);
-        const __m512 at_once = _mm512_maskz_mov_ps(used(1), _mm512_set1_ps(of.worth[1]));
+        const __m512 at_once = _mm512_maskz_mov_ps(used(1), _mm512_set1_ps(followers.worth[1]));
         store(next + i, load(next + i) + (vf)at_once);
     }
 #else
-    const auto spread = [](uint64_t bits, float value, float *into) {
-        for (; bits; bits &= bits - 1) into[std::countr_zero(bits)] += value;
+    const auto spread = [](uint64_t bits, float value, float *sums) {
+        for (; bits; bits &= bits - 1) sums[std::countr_zero(bits)] += value;
     };
-    for (uint32_t word = 0; word < of.words; ++word) {
-        const uint64_t *line = of.rows + word;
-        spread(line[size_t{of.chain[1]} * of.words], of.worth[1], next + 64 * word);
+    for (uint32_t word = 0; word < followers.words; ++word) {
+        const uint64_t *line = followers.rows + word;
+        spread(line[size_t{followers.chain[1]} * followers.words], followers.worth[1],
+               next + 64 * word);
         uint64_t seen = 0;
-        for (uint32_t h = 2; h <= of.length; ++h) {
-            const uint64_t bits = line[size_t{of.chain[h]} * of.words] & ~seen;
+        for (uint32_t h = 2; h <= followers.length; ++h) {
+            const uint64_t bits = line[size_t{followers.chain[h]} * followers.words] & ~seen;
             seen |= bits;
-            spread(bits, of.worth[h], soon + 64 * word);
+            spread(bits, followers.worth[h], soon + 64 * word);
         }
     }
 #endif
@@ -350,31 +355,32 @@ LANES_CODE static void add_followers(float *next, float *soon, const followers &
 // not buffered, not taken.
 LANES_CODE static uint32_t find_least(const float *values, const uint32_t *state,
                                       const uint8_t *taken, uint32_t count) {
-    constexpr uint32_t there = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT;
+    constexpr uint32_t slot_bits = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT;
     constexpr uint32_t busy = MOORAGE_STATE_PINNED | MOORAGE_STATE_BUFFERED;
-    uint32_t least = 0xffffffffu, at = none_found, i = 0;
-    const auto see = [&](uint32_t expert, uint32_t key) {
-        if (key < least || (key == least && key != 0xffffffffu && expert < at))
-            least = key, at = expert;
+    uint32_t least = 0xffffffffu, best = none_found, i = 0;
+    const auto consider = [&](uint32_t expert, uint32_t key) {
+        if (key < least || (key == least && key != 0xffffffffu && expert < best))
+            least = key, best = expert;
     };
     if (count >= LANES) {
         vu keys = splat(0xffffffffu), places = splat(none_found);
         vu place;
         for (uint32_t lane = 0; lane < LANES; ++lane) place[lane] = lane;
         for (; i + LANES <= count; i += LANES, place += LANES) {
-            const vu of = load(state + i);
-            const vu held = (of & busy) | widened(taken + i);
+            const vu states = load(state + i);
+            const vu held = (states & busy) | widened(taken + i);
             const vu value = (vu)load(values + i);  // positive floats have the order of their bits
-            const vu key = ((held == 0u) & ((of & there) != 0u)) ? value : splat(0xffffffffu);
+            const vu key =
+                ((held == 0u) & ((states & slot_bits) != 0u)) ? value : splat(0xffffffffu);
             places = key < keys ? place : places;
             keys = key < keys ? key : keys;
         }
-        for (uint32_t lane = 0; lane < LANES; ++lane) see(places[lane], keys[lane]);
+        for (uint32_t lane = 0; lane < LANES; ++lane) consider(places[lane], keys[lane]);
     }
     for (; i < count; ++i)
-        if ((state[i] & there) != 0 && (state[i] & busy) == 0 && !taken[i])
-            see(i, std::bit_cast<uint32_t>(values[i]));
-    return at;
+        if ((state[i] & slot_bits) != 0 && (state[i] & busy) == 0 && !taken[i])
+            consider(i, std::bit_cast<uint32_t>(values[i]));
+    return best;
 }
 
 static constexpr lane_kernels table{

@@ -33,13 +33,13 @@ struct best_rows {
 
     void clear(uint32_t keep, float least) { count = 0, capacity = keep, bar = least; }
     void insert(float score, uint32_t row) {
-        uint32_t at = count < capacity ? count++ : capacity - 1;
-        for (; at > 0 && scores[at - 1] < score; --at) {
-            scores[at] = scores[at - 1];
-            rows[at] = rows[at - 1];
+        uint32_t position = count < capacity ? count++ : capacity - 1;
+        for (; position > 0 && scores[position - 1] < score; --position) {
+            scores[position] = scores[position - 1];
+            rows[position] = rows[position - 1];
         }
-        scores[at] = score;
-        rows[at] = row;
+        scores[position] = score;
+        rows[position] = row;
         if (count == capacity) bar = scores[capacity - 1];
     }
 };
@@ -134,8 +134,8 @@ class lane_array {
 public:
     void assign(size_t count) {
         values_.assign(count + 64 / sizeof(T), T{});
-        const auto at = reinterpret_cast<uintptr_t>(values_.data());
-        begin_ = values_.data() + ((64 - at % 64) % 64) / sizeof(T);
+        const auto address = reinterpret_cast<uintptr_t>(values_.data());
+        begin_ = values_.data() + ((64 - address % 64) % 64) / sizeof(T);
         count_ = count;
     }
     lane_array() = default;

@@ -60,7 +60,7 @@ public:
         keys_.resize(pages);
         clocks_.resize(layers_);
         heaps_.assign(pages, layers_);
-        aside_.reserve(pages);
+        set_aside_.reserve(pages);
         reset();
     }
 
@@ -72,16 +72,16 @@ public:
     }
 
     void observe(const moorage::step &step) {
-        clock &now = clocks_[step.layer];
+        clock &layer_clock = clocks_[step.layer];
         for (uint32_t i = 0; i < step.token_count; ++i) {
-            if (step.top_k >= top_k_ || now.token != step.token + i) ++now.tokens;
-            now.token = step.token + i;
+            if (step.top_k >= top_k_ || layer_clock.token != step.token + i) ++layer_clock.tokens;
+            layer_clock.token = step.token + i;
             for (const uint32_t expert : step.chosen(i)) {
-                use &of = uses_[step.page(expert)];
-                of = {of.count + 1, now.tokens};
+                use &use = uses_[step.page(expert)];
+                use = {use.count + 1, layer_clock.tokens};
             }
         }
-        now.decay = priority_.decay(now.tokens);
+        layer_clock.decay = priority_.decay(layer_clock.tokens);
         for (const uint32_t expert : step.distinct()) {
             const uint32_t page = step.page(expert);
             keys_[page] = priority_.key(uses_[page].count, uses_[page].last);
@@ -96,21 +96,21 @@ public:
         if (heaps_.contains(page)) heaps_.erase(page / experts_, page);
     }
 
-    void victims(const moorage::room &room, moorage::pages &out) {
-        aside_.clear();
+    void victims(const moorage::room &room, moorage::pages &victims) {
+        set_aside_.clear();
         for (;;) {
-            const uint32_t page = shared_ ? lowest() : top(room.pool);
+            const uint32_t page = shared_ ? lowest_page() : top(room.pool);
             if (page == moorage::none) break;
-            if (moorage::evictable(state_[page])) out.push(page);
-            if (out.full()) break;
+            if (moorage::evictable(state_[page])) victims.push(page);
+            if (victims.full()) break;
             heaps_.erase(page / experts_, page);
-            aside_.push_back(page);
+            set_aside_.push_back(page);
         }
-        for (const uint32_t page : aside_)
+        for (const uint32_t page : set_aside_)
             heaps_.push(page / experts_, {{keys_[page], page}, page});
     }
 
-    void fill(const moorage::room &room, moorage::pages &out) {
+    void fill(const moorage::room &room, moorage::pages &pages) {
         if (!fills_) return;
         const uint32_t first = shared_ ? 0 : room.pool * experts_;
         const uint32_t end = shared_ ? layers_ * experts_ : first + experts_;
@@ -128,7 +128,7 @@ public:
             for (uint32_t i = 0; i + 1 < absent.size(); ++i)
                 std::swap(absent[i],
                           absent[i + host_.random_below(static_cast<uint32_t>(absent.size()) - i)]);
-        for (size_t i = 0; i < absent.size() && !out.full(); ++i) out.push(absent[i]);
+        for (size_t i = 0; i < absent.size() && !pages.full(); ++i) pages.push(absent[i]);
     }
 
 private:
@@ -144,8 +144,8 @@ private:
     struct order {
         lcp::wide key;
         uint32_t page;
-        bool operator<(const order &other) const {
-            return lcp::goes_before(key, page, other.key, other.page);
+        bool operator<(const order &right) const {
+            return lcp::goes_before(key, page, right.key, right.page);
         }
     };
 
@@ -163,7 +163,7 @@ private:
             heaps_.raise(layer, {{keys_[first.page], first.page}, first.page});
         }
     }
-    uint32_t lowest() {
+    uint32_t lowest_page() {
         uint32_t best = moorage::none;
         lcp::wide least = 0;
         for (uint32_t layer = 0; layer < layers_; ++layer) {
@@ -187,7 +187,7 @@ private:
     std::vector<lcp::wide> keys_;       // [pages]
     std::vector<clock> clocks_;         // [layers]
     moorage::page_heaps<order> heaps_;  // per layer, pages that hold a slot
-    std::vector<uint32_t> aside_;       // pages taken off the heaps during a call
+    std::vector<uint32_t> set_aside_;   // pages taken off the heaps during a call
 };
 
 }  // namespace

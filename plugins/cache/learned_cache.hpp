@@ -23,10 +23,10 @@ public:
                    static_cast<float>(setup.real("learning_rate")), extras},
           position_(static_cast<float>(setup.real("position"))) {}
 
-    void on_load(uint32_t page, uint32_t, int32_t) { order_.change(page); }
-    void on_evict(uint32_t page, int32_t) { order_.change(page); }
-    void victims(const moorage::room &room, moorage::pages &out) {
-        order_.victims(room, out, values_);
+    void on_load(uint32_t page, uint32_t, int32_t) { order_.mark_changed(page); }
+    void on_evict(uint32_t page, int32_t) { order_.mark_changed(page); }
+    void victims(const moorage::room &room, moorage::pages &victims) {
+        order_.victims(room, victims, values_);
     }
 
 protected:

@@ -47,7 +47,7 @@ public:
         uses_.resize(pages);
         heaps_.assign(pages, limits.pools);
         pools_ = limits.pools;
-        aside_.reserve(pages);
+        set_aside_.reserve(pages);
         reset();
     }
 
@@ -57,16 +57,16 @@ public:
         clock_ = 0;
         token_ = 0;
         scale_ = 0;
-        gain_ = 1;
+        request_weight_ = 1;
     }
 
     void observe(const moorage::step &step) {
         if (half_life_ > 0 && step.token != token_) advance(step.token);
         for (const uint32_t expert : step.distinct()) {
             const uint32_t page = step.page(expert);
-            use &of = uses_[page];
-            const double before = forget_ && !heaps_.contains(page) ? 0 : of.weight;
-            of = {before + gain_, ++clock_};
+            use &use = uses_[page];
+            const double old_weight = forget_ && !heaps_.contains(page) ? 0 : use.weight;
+            use = {old_weight + request_weight_, ++clock_};
         }
     }
 
@@ -82,28 +82,28 @@ public:
         if (forget_) uses_[page].weight = 0;
     }
 
-    void victims(const moorage::room &room, moorage::pages &out) {
-        aside_.clear();
+    void victims(const moorage::room &room, moorage::pages &victims) {
+        set_aside_.clear();
         while (heaps_.size(room.pool) > 0) {
             const uint32_t page = heaps_.top(room.pool).page;
             if (heaps_.top(room.pool).key < uses_[page]) {
                 heaps_.raise(room.pool, {uses_[page], page});
                 continue;
             }
-            if (moorage::evictable(state_[page])) out.push(page);
-            if (out.full()) break;
+            if (moorage::evictable(state_[page])) victims.push(page);
+            if (victims.full()) break;
             heaps_.erase(room.pool, page);
-            aside_.push_back(page);
+            set_aside_.push_back(page);
         }
-        for (const uint32_t page : aside_) heaps_.push(room.pool, {uses_[page], page});
+        for (const uint32_t page : set_aside_) heaps_.push(room.pool, {uses_[page], page});
     }
 
 private:
     struct use {
         double weight;   // count, or decayed count times 2^(token / half_life - scale)
         uint64_t clock;  // order of the last request
-        bool operator<(const use &other) const {
-            return weight != other.weight ? weight < other.weight : clock < other.clock;
+        bool operator<(const use &right) const {
+            return weight != right.weight ? weight < right.weight : clock < right.clock;
         }
     };
     uint32_t pool_of(uint32_t page) const { return pools_ == 1 ? 0 : page / experts_; }
@@ -123,13 +123,13 @@ private:
             factor *= power;
         }
         if (whole - scale_ > exponent_max) rescale(whole);
-        gain_ = std::ldexp(factor, static_cast<int>(whole - scale_));
+        request_weight_ = std::ldexp(factor, static_cast<int>(whole - scale_));
     }
 
     // A weight below the range of a double has been unused for a thousand half-lives.
     void rescale(double scale) {
-        const int down = static_cast<int>(std::fmin(scale - scale_, 4096));
-        for (use &of : uses_) of.weight = std::ldexp(of.weight, -down);
+        const int shift = static_cast<int>(std::fmin(scale - scale_, 4096));
+        for (use &use : uses_) use.weight = std::ldexp(use.weight, -shift);
         heaps_.rebuild([this](uint32_t page) { return uses_[page]; });
         scale_ = scale;
     }
@@ -141,13 +141,13 @@ private:
     const bool forget_;
     const uint32_t *state_ = nullptr;
     uint32_t experts_ = 0, pools_ = 1;
-    std::array<double, 52> powers_;   // 2^(1/2), 2^(1/4), ...
-    std::vector<use> uses_;           // [pages]
-    moorage::page_heaps<use> heaps_;  // per pool, pages that hold a slot
-    std::vector<uint32_t> aside_;     // pages taken off the heap during a call
+    std::array<double, 52> powers_;    // 2^(1/2), 2^(1/4), ...
+    std::vector<use> uses_;            // [pages]
+    moorage::page_heaps<use> heaps_;   // per pool, pages that hold a slot
+    std::vector<uint32_t> set_aside_;  // pages taken off the heap during a call
     uint64_t clock_ = 0, token_ = 0;
     double scale_ = 0;  // whole half-lives taken out of all weights
-    double gain_ = 1;
+    double request_weight_ = 1;
 };
 
 }  // namespace

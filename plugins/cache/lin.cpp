@@ -68,19 +68,19 @@ private:
         const std::span<uint32_t> last(last_.data() + place, top_k_);
         used_.fill(0);
         for (const uint32_t expert : chosen) used_[expert] = 1;
-        for (const uint32_t before : last) {
-            if (before == moorage::none) break;
-            const size_t of = size_t{step.layer} * experts_ + before;
-            const float rate = std::max(least_rate_, 1 / (++uses_[of] + 1));
-            lanes_->approach(transitions_.data() + of * padded_, used_.data(), rate, padded_);
+        for (const uint32_t previous : last) {
+            if (previous == moorage::none) break;
+            const size_t row = size_t{step.layer} * experts_ + previous;
+            const float rate = std::max(least_rate_, 1 / (++uses_[row] + 1));
+            lanes_->approach(transitions_.data() + row * padded_, used_.data(), rate, padded_);
         }
         following_.fill(0);
         const float share = 1 / static_cast<float>(chosen.size());
         for (uint32_t i = 0; i < top_k_; ++i) {
             last[i] = i < chosen.size() ? chosen[i] : moorage::none;
             if (i >= chosen.size()) continue;
-            const size_t of = size_t{step.layer} * experts_ + chosen[i];
-            lanes_->add_scaled(following_.data(), transitions_.data() + of * padded_, share,
+            const size_t row = size_t{step.layer} * experts_ + chosen[i];
+            lanes_->add_scaled(following_.data(), transitions_.data() + row * padded_, share,
                                padded_);
         }
     }

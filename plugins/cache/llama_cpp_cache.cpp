@@ -46,7 +46,7 @@ public:
         const uint32_t pages = limits.layers * limits.experts;
         uses_.resize(pages);
         heaps_.assign(pages, pools_);
-        aside_.reserve(pages);
+        set_aside_.reserve(pages);
         absent_.reserve(experts_);
         reset();
     }
@@ -73,8 +73,8 @@ public:
         for (const uint32_t page : absent_) touch(page);
     }
 
-    bool admit(const moorage::admission &what) const {
-        return !reads_only_ || what.cause != MOORAGE_DEMAND;
+    bool admit(const moorage::admission &request) const {
+        return !reads_only_ || request.cause != MOORAGE_DEMAND;
     }
 
     // A prefetched page keeps its count and counts as used now.
@@ -89,8 +89,8 @@ public:
     }
 
     // Keys in the heap may be old and so too low: later uses only raised them.
-    void victims(const moorage::room &room, moorage::pages &out) {
-        aside_.clear();
+    void victims(const moorage::room &room, moorage::pages &victims) {
+        set_aside_.clear();
         while (heaps_.size(room.pool) > 0) {
             const uint32_t page = heaps_.top(room.pool).page;
             const key now = key_of(page);
@@ -98,12 +98,12 @@ public:
                 heaps_.raise(room.pool, {now, page});
                 continue;
             }
-            if (moorage::evictable(state_[page])) out.push(page);
-            if (out.full()) break;
+            if (moorage::evictable(state_[page])) victims.push(page);
+            if (victims.full()) break;
             heaps_.erase(room.pool, page);
-            aside_.push_back(page);
+            set_aside_.push_back(page);
         }
-        for (const uint32_t page : aside_) heaps_.push(room.pool, {key_of(page), page});
+        for (const uint32_t page : set_aside_) heaps_.push(room.pool, {key_of(page), page});
     }
 
 private:
@@ -115,8 +115,8 @@ private:
     struct key {
         uint32_t level;
         uint64_t clock;
-        bool operator<(const key &other) const {
-            return level != other.level ? level < other.level : clock < other.clock;
+        bool operator<(const key &right) const {
+            return level != right.level ? level < right.level : clock < right.clock;
         }
     };
 
@@ -132,7 +132,7 @@ private:
     void halve(uint64_t halvings) {
         if (halvings == halvings_) return;
         const uint64_t times = std::min<uint64_t>(halvings - halvings_, 63);
-        for (use &of : uses_) of.count >>= times;
+        for (use &use : uses_) use.count >>= times;
         halvings_ = halvings;
         heaps_.rebuild([this](uint32_t page) { return key_of(page); });
     }
@@ -146,7 +146,7 @@ private:
     bool reads_only_ = false;         // the running step is too large to fill the cache
     std::vector<use> uses_;           // [pages]
     moorage::page_heaps<key> heaps_;  // per pool, pages that hold a slot
-    std::vector<uint32_t> aside_, absent_;
+    std::vector<uint32_t> set_aside_, absent_;
     uint64_t clock_ = 0, halvings_ = 0;
 };
 

@@ -84,14 +84,14 @@ public:
 
     // The oldest page of each layer is its candidate. If it was taken or cannot be evicted, the
     // next page of its layer stands in until the call ends.
-    void victims(const moorage::room &room, moorage::pages &out) {
+    void victims(const moorage::room &room, moorage::pages &victims) {
         bool moved = false;
         for (;;) {
-            const uint32_t layer = shared_ ? find() : room.pool;
+            const uint32_t layer = shared_ ? find_layer() : room.pool;
             const uint32_t page = oldest_[layer].page;
             if (page == lists_.end(layer)) break;
-            if (moorage::evictable(state_[page])) out.push(page);
-            if (out.full()) break;
+            if (moorage::evictable(state_[page])) victims.push(page);
+            if (victims.full()) break;
             consider(layer, lists_.next(page));
             moved = true;
             if (moorage::departed(state_[page])) lists_.unlink(page);  // was never loaded
@@ -115,7 +115,7 @@ private:
         oldest_[layer] = {none ? nowhere : starts_[page], page};
     }
     // The layer whose candidate is evicted first; any layer if there is no candidate.
-    uint32_t find() const {
+    uint32_t find_layer() const {
         uint32_t best = layer_;
         int64_t least = literal_ ? nowhere : oldest_[layer_].start;
         for (uint32_t layer = layer_; layer-- > 0;)

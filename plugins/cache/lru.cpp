@@ -34,34 +34,34 @@ public:
 
     void reset() {
         lists_.clear();
-        waiting_ = 0;
+        listed_absent_ = 0;
     }
 
     // Experts that are not resident are listed too, because their loads follow and keep this order.
     void observe(const moorage::step &step) {
         const uint32_t pool = pools_ == 1 ? 0 : step.layer;
         if (best_first_)
-            for (const uint32_t expert : step.distinct()) use(step.page(expert), pool);
+            for (const uint32_t expert : step.distinct()) touch(step.page(expert), pool);
         else
             for (uint32_t i = step.distinct_count; i-- > 0;)
-                use(step.page(step.host_distinct[i]), pool);
+                touch(step.page(step.host_distinct[i]), pool);
     }
 
     void on_load(uint32_t page, uint32_t, int32_t cause) {
         const bool waited = lists_.contains(page);
-        waiting_ -= waited;
+        listed_absent_ -= waited;
         if (!waited || cause != MOORAGE_DEMAND)
             lists_.append(page, pools_ == 1 ? 0 : page / experts_);
     }
 
     void on_evict(uint32_t page, int32_t) { lists_.unlink(page); }
 
-    void victims(const moorage::room &room, moorage::pages &out) {
+    void victims(const moorage::room &room, moorage::pages &victims) {
         const uint32_t end = lists_.end(room.pool);
-        for (uint32_t page = lists_.first(room.pool); page != end && !out.full();) {
+        for (uint32_t page = lists_.first(room.pool); page != end && !victims.full();) {
             const uint32_t next = lists_.next(page);
             if (moorage::evictable(state_[page]))
-                out.push(page);
+                victims.push(page);
             else
                 forget_if_departed(page);
             page = next;
@@ -69,15 +69,15 @@ public:
     }
 
     // The fast path of counting replays.
-    struct turns {
+    struct single_request_run {
         uint32_t request(uint32_t page, uint32_t missed) { return list.append(page, missed); }
         moorage::page_list_run list;
     };
-    turns single_requests() {
-        if (waiting_ > 0) sweep(0);
+    single_request_run single_requests() {
+        if (listed_absent_ > 0) remove_departed(0);
         return {{lists_, 0}};
     }
-    struct steps {
+    struct whole_step_run {
         void request(std::span<const uint32_t> pages, std::span<const uint32_t> missed,
                      std::span<uint32_t> gone) {
             if (best_first)
@@ -90,23 +90,23 @@ public:
         moorage::page_list_run list;
         bool best_first;
     };
-    steps whole_steps() {
-        if (waiting_ > 0) sweep(0);
+    whole_step_run whole_steps() {
+        if (listed_absent_ > 0) remove_departed(0);
         return {{lists_, 0}, best_first_};
     }
 
 private:
-    void use(uint32_t page, uint32_t pool) {
-        waiting_ += !lists_.contains(page);
+    void touch(uint32_t page, uint32_t pool) {
+        listed_absent_ += !lists_.contains(page);
         lists_.append(page, pool);
     }
     // A page that was requested but got no slot has no place in the order.
     void forget_if_departed(uint32_t page) {
         if (!moorage::departed(state_[page])) return;
         lists_.unlink(page);
-        --waiting_;
+        --listed_absent_;
     }
-    void sweep(uint32_t pool) {
+    void remove_departed(uint32_t pool) {
         for (uint32_t page = lists_.first(pool); page != lists_.end(pool);) {
             const uint32_t next = lists_.next(page);
             forget_if_departed(page);
@@ -118,8 +118,8 @@ private:
     const bool best_first_;
     const uint32_t *state_ = nullptr;
     uint32_t experts_ = 0, pools_ = 1;
-    uint32_t waiting_ = 0;       // pages that are listed and have no slot
-    moorage::page_lists lists_;  // per pool, least recently used first
+    uint32_t listed_absent_ = 0;  // pages that are listed and have no slot
+    moorage::page_lists lists_;   // per pool, least recently used first
 };
 
 }  // namespace

@@ -24,60 +24,60 @@ public:
     void activate(const moorage::limits &limits) {
         state_ = host_.residency()->host_state;
         const uint32_t count = limits.layers * limits.experts;
-        room_ = count / limits.pools;
+        pool_places_ = count / limits.pools;
         pages_.resize(count);
         places_.resize(count);
         pools_.resize(limits.pools);
-        step_.reserve(limits.experts);
+        step_pages_.reserve(limits.experts);
         reset();
     }
 
     void reset() {
         pools_.assign(pools_.size(), {0, 0});
         places_.assign(places_.size(), moorage::none);
-        step_.clear();
+        step_pages_.clear();
     }
 
     void observe(const moorage::step &step) {
         const uint32_t pool = pools_.size() == 1 ? 0 : step.layer;
-        step_.clear();
+        step_pages_.clear();
         for (const uint32_t expert : step.distinct()) {
             const uint32_t page = step.page(expert);
-            step_.push_back(page);
+            step_pages_.push_back(page);
             if (places_[page] != moorage::none) mark(page, pool);
         }
     }
 
     void on_load(uint32_t page, uint32_t, int32_t) {
         const uint32_t pool = pool_of(page);
-        if (places_[page] == moorage::none) put(pool * room_ + pools_[pool].used++, page);
+        if (places_[page] == moorage::none) put(pool * pool_places_ + pools_[pool].used++, page);
         mark(page, pool);
     }
 
     void on_evict(uint32_t page, int32_t) {
         if (places_[page] == moorage::none) return;
-        const uint32_t pool = pool_of(page), first = pool * room_;
-        extent &of = pools_[pool];
-        if (places_[page] - first < of.marked) swap(places_[page], first + --of.marked);
-        put(places_[page], pages_[first + --of.used]);
+        const uint32_t pool = pool_of(page), first = pool * pool_places_;
+        extent &extent = pools_[pool];
+        if (places_[page] - first < extent.marked) swap(places_[page], first + --extent.marked);
+        put(places_[page], pages_[first + --extent.used]);
         places_[page] = moorage::none;
     }
 
-    void victims(const moorage::room &room, moorage::pages &out) {
-        extent &of = pools_[room.pool];
-        const uint32_t first = room.pool * room_;
-        uint32_t end = of.used;  // drawn pages are set aside behind it
-        for (bool cleared = false; !out.full();) {
-            if (of.marked == end) {
+    void victims(const moorage::room &room, moorage::pages &victims) {
+        extent &extent = pools_[room.pool];
+        const uint32_t first = room.pool * pool_places_;
+        uint32_t end = extent.used;  // drawn pages are set aside behind it
+        for (bool cleared = false; !victims.full();) {
+            if (extent.marked == end) {
                 if (cleared) return;
                 cleared = true;
                 begin_phase(room.pool);
                 continue;
             }
-            const uint32_t drawn = first + of.marked + host_.random_below(end - of.marked);
+            const uint32_t drawn = first + extent.marked + host_.random_below(end - extent.marked);
             const uint32_t page = pages_[drawn];
             swap(drawn, first + --end);
-            if (moorage::evictable(state_[page])) out.push(page);
+            if (moorage::evictable(state_[page])) victims.push(page);
         }
     }
 
@@ -85,7 +85,7 @@ private:
     struct extent {
         uint32_t used, marked;
     };
-    uint32_t pool_of(uint32_t page) const { return pools_.size() == 1 ? 0 : page / room_; }
+    uint32_t pool_of(uint32_t page) const { return pools_.size() == 1 ? 0 : page / pool_places_; }
     void put(uint32_t place, uint32_t page) {
         pages_[place] = page;
         places_[page] = place;
@@ -96,14 +96,14 @@ private:
         put(b, page);
     }
     void mark(uint32_t page, uint32_t pool) {
-        const uint32_t first = pool * room_;
-        extent &of = pools_[pool];
-        if (places_[page] - first >= of.marked) swap(places_[page], first + of.marked++);
+        const uint32_t first = pool * pool_places_;
+        extent &extent = pools_[pool];
+        if (places_[page] - first >= extent.marked) swap(places_[page], first + extent.marked++);
     }
     // Keeps the marks of the running step's pages: they are pinned. After the step none is pinned.
     void begin_phase(uint32_t pool) {
         pools_[pool].marked = 0;
-        for (const uint32_t page : step_)
+        for (const uint32_t page : step_pages_)
             if (places_[page] != moorage::none && (state_[page] & MOORAGE_STATE_PINNED) &&
                 pool_of(page) == pool)
                 mark(page, pool);
@@ -111,10 +111,10 @@ private:
 
     moorage::host host_;
     const uint32_t *state_ = nullptr;
-    uint32_t room_ = 1;                     // places of a pool
+    uint32_t pool_places_ = 1;              // places of a pool
     std::vector<uint32_t> pages_, places_;  // per pool: marked pages, then unmarked; place of each
     std::vector<extent> pools_;
-    std::vector<uint32_t> step_;  // pages of the running step
+    std::vector<uint32_t> step_pages_;  // pages of the running step
 };
 
 }  // namespace

@@ -47,8 +47,8 @@ public:
 
     explicit moe_infinity(const moorage::setup &setup)
         : host_(setup.host),
-          matrices_(static_cast<uint32_t>(setup.integer("matrices"))),
-          ahead_(static_cast<uint32_t>(setup.integer("layers"))),
+          matrices_max_(static_cast<uint32_t>(setup.integer("matrices"))),
+          layers_ahead_(static_cast<uint32_t>(setup.integer("layers"))),
           experts_most_(static_cast<uint32_t>(setup.integer("experts"))),
           by_visits_(setup.text("priority") == "visits") {}
 
@@ -56,32 +56,32 @@ public:
         layers_ = limits.layers;
         experts_ = limits.experts;
         pools_ = limits.pools;
-        ahead_ = std::min(ahead_, layers_);
-        most_ = std::min(experts_most_ ? experts_most_ : limits.top_k, experts_);
+        layers_ahead_ = std::min(layers_ahead_, layers_);
+        fetched_max_ = std::min(experts_most_ ? experts_most_ : limits.top_k, experts_);
         state_ = host_.residency()->host_state;
         const size_t pages = size_t{layers_} * experts_;
         streams_.resize(limits.requests_max);
-        for (stream &one : streams_) {
-            one.counts.resize(pages);
-            one.lengths.resize(layers_);
-            one.dots.resize(size_t{matrices_} * layers_);
-            one.cosines.resize(one.dots.size());
+        for (stream &stream : streams_) {
+            stream.counts.resize(pages);
+            stream.lengths.resize(layers_);
+            stream.dots.resize(size_t{matrices_max_} * layers_);
+            stream.cosines.resize(stream.dots.size());
         }
-        kept_.resize(matrices_ * pages);
-        kept_lengths_.resize(size_t{matrices_} * layers_);
+        kept_.resize(matrices_max_ * pages);
+        kept_lengths_.resize(size_t{matrices_max_} * layers_);
         kept_sums_.resize(kept_lengths_.size());
         visits_.resize(pages);
         activations_.resize(layers_);
         used_.resize(pages);
         chances_.resize(experts_);
         order_.resize(experts_);
-        going_.reserve(pages);
-        wishes_.reserve(size_t{ahead_} * most_);
+        candidates_.reserve(pages);
+        wishes_.reserve(size_t{layers_ahead_} * fetched_max_);
         reset();
     }
 
     void reset() {
-        for (stream &one : streams_) one.clear();
+        for (stream &stream : streams_) stream.clear();
         std::fill(visits_.begin(), visits_.end(), 0);
         std::fill(activations_.begin(), activations_.end(), 0);
         std::fill(used_.begin(), used_.end(), 0);
@@ -92,16 +92,16 @@ public:
 
     void observe(const moorage::step &step) {
         for (uint32_t token = 0; token < step.token_count; ++token) {
-            stream &of = streams_[step.host_streams[token]];
-            if (of.request != step.host_requests[token]) {
-                finish(of);
-                of.request = step.host_requests[token];
+            stream &stream = streams_[step.host_streams[token]];
+            if (stream.request != step.host_requests[token]) {
+                finish(stream);
+                stream.request = step.host_requests[token];
             }
-            for (const uint32_t expert : step.chosen(token)) count(of, step.layer, expert);
-            const bool more = token + 1 < step.token_count &&
-                              step.host_streams[token + 1] == step.host_streams[token] &&
-                              step.host_requests[token + 1] == of.request;
-            if (!more) compare(of, step.layer);
+            for (const uint32_t expert : step.chosen(token)) count(stream, step.layer, expert);
+            const bool continues = token + 1 < step.token_count &&
+                                   step.host_streams[token + 1] == step.host_streams[token] &&
+                                   step.host_requests[token + 1] == stream.request;
+            if (!continues) compare(stream, step.layer);
         }
         for (const uint32_t expert : step.distinct()) used_[step.page(expert)] = ++clock_;
     }
@@ -110,30 +110,30 @@ public:
         if (cause != MOORAGE_DEMAND) used_[page] = ++clock_;
     }
 
-    void victims(const moorage::room &room, moorage::pages &out) {
+    void victims(const moorage::room &room, moorage::pages &victims) {
         const uint32_t first = pools_ == 1 ? 0 : room.pool * experts_;
         const uint32_t last = pools_ == 1 ? layers_ * experts_ : first + experts_;
-        going_.clear();
+        candidates_.clear();
         for (uint32_t page = first; page < last; ++page)
             if (moorage::evictable(state_[page]))
-                going_.push_back({priority(page), used_[page], page});
-        const size_t count = std::min<size_t>(room.count, going_.size());
-        std::partial_sort(going_.begin(), going_.begin() + static_cast<ptrdiff_t>(count),
-                          going_.end(), [](const candidate &a, const candidate &b) {
+                candidates_.push_back({priority(page), used_[page], page});
+        const size_t count = std::min<size_t>(room.count, candidates_.size());
+        std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<ptrdiff_t>(count),
+                          candidates_.end(), [](const candidate &a, const candidate &b) {
                               if (a.priority != b.priority) return a.priority < b.priority;
                               return a.used != b.used ? a.used < b.used : a.page < b.page;
                           });
-        for (size_t i = 0; i < count; ++i) out.push(going_[i].page);
+        for (size_t i = 0; i < count; ++i) victims.push(candidates_[i].page);
     }
 
-    uint32_t horizon() { return ahead_; }
+    uint32_t horizon() { return layers_ahead_; }
 
     // Called for each coming layer of a step, nearest first; collects the wishes for plan.
     uint32_t predict(const moorage::step &step, uint32_t layer, uint32_t distance,
                      std::span<uint32_t> experts, std::span<float> scores) {
         if (matched_step_ != step.index) match(step);
         const auto room = static_cast<uint32_t>(experts.size());
-        const uint32_t count = std::min(likely(step, layer), room);
+        const uint32_t count = std::min(rank_likely(step, layer), room);
         const double nearness = 1 - static_cast<double>(distance) / (layers_ + 1);
         for (uint32_t i = 0; i < count; ++i) {
             const uint32_t expert = order_[i];
@@ -154,10 +154,10 @@ public:
             if (a.priority != b.priority) return a.priority > b.priority;
             return a.distance != b.distance ? a.distance < b.distance : a.expert < b.expert;
         });
-        for (const wish &one : wishes_) {
+        for (const wish &wish : wishes_) {
             if (orders.size() >= forecast.buffer_free) return;
-            if (state_[one.page] & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT)) continue;
-            orders.push(one.page);
+            if (state_[wish.page] & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT)) continue;
+            orders.push(wish.page);
         }
     }
 
@@ -191,37 +191,38 @@ private:
 
     uint32_t *matrix(uint32_t index) { return kept_.data() + size_t{index} * visits_.size(); }
 
-    void count(stream &of, uint32_t layer, uint32_t expert) {
+    void count(stream &stream, uint32_t layer, uint32_t expert) {
         const size_t page = size_t{layer} * experts_ + expert;
-        of.lengths[layer] += 2 * uint64_t{of.counts[page]} + 1;
-        ++of.counts[page];
+        stream.lengths[layer] += 2 * uint64_t{stream.counts[page]} + 1;
+        ++stream.counts[page];
         ++visits_[page];
         ++activations_[layer];
         for (uint32_t i = 0; i < kept_count_; ++i)
-            of.dots[size_t{i} * layers_ + layer] += matrix(i)[page];
+            stream.dots[size_t{i} * layers_ + layer] += matrix(i)[page];
     }
 
     // Updates the cosines of one row with those of all matrices.
-    void compare(stream &of, uint32_t layer) {
-        for (uint32_t i = 0; i < kept_count_; ++i) compare_with(of, layer, i);
+    void compare(stream &stream, uint32_t layer) {
+        for (uint32_t i = 0; i < kept_count_; ++i) compare_with(stream, layer, i);
     }
-    void compare_with(stream &of, uint32_t layer, uint32_t index) {
-        const size_t at = size_t{index} * layers_ + layer;
-        const uint64_t length = of.lengths[layer], other = kept_lengths_[at];
-        of.cosines[at] = length == 0 || other == 0 ? 0
-                                                   : static_cast<double>(of.dots[at]) /
-                                                         (std::sqrt(static_cast<double>(length)) *
-                                                          std::sqrt(static_cast<double>(other)));
+    void compare_with(stream &stream, uint32_t layer, uint32_t index) {
+        const size_t entry = size_t{index} * layers_ + layer;
+        const uint64_t length = stream.lengths[layer], kept_length = kept_lengths_[entry];
+        stream.cosines[entry] = length == 0 || kept_length == 0
+                                    ? 0
+                                    : static_cast<double>(stream.dots[entry]) /
+                                          (std::sqrt(static_cast<double>(length)) *
+                                           std::sqrt(static_cast<double>(kept_length)));
     }
 
     // The matrix of least distance, the first of equals; none without matrices.
-    uint32_t nearest_of(const stream &of) const {
+    uint32_t nearest_of(const stream &stream) const {
         uint32_t nearest = MOORAGE_NONE;
         double most = -1;
         for (uint32_t i = 0; i < kept_count_; ++i) {
             double sum = 0;
             for (uint32_t layer = 0; layer < layers_; ++layer)
-                sum += of.cosines[size_t{i} * layers_ + layer];
+                sum += stream.cosines[size_t{i} * layers_ + layer];
             if (sum <= most) continue;
             most = sum;
             nearest = i;
@@ -230,35 +231,35 @@ private:
     }
 
     // Ends the stream's request: keeps its matrix and forgets its visits.
-    void finish(stream &of) {
-        if (of.request == MOORAGE_NEVER) return;
-        const uint32_t index = kept_count_ < matrices_ ? kept_count_++ : nearest_of(of);
-        std::copy(of.counts.begin(), of.counts.end(), matrix(index));
+    void finish(stream &ended) {
+        if (ended.request == MOORAGE_NEVER) return;
+        const uint32_t index = kept_count_ < matrices_max_ ? kept_count_++ : nearest_of(ended);
+        std::copy(ended.counts.begin(), ended.counts.end(), matrix(index));
         for (uint32_t layer = 0; layer < layers_; ++layer) {
             uint64_t sum = 0;
             for (uint32_t expert = 0; expert < experts_; ++expert) {
                 const size_t page = size_t{layer} * experts_ + expert;
-                visits_[page] -= of.counts[page];
-                sum += of.counts[page];
+                visits_[page] -= ended.counts[page];
+                sum += ended.counts[page];
             }
             activations_[layer] -= sum;
-            kept_lengths_[size_t{index} * layers_ + layer] = of.lengths[layer];
+            kept_lengths_[size_t{index} * layers_ + layer] = ended.lengths[layer];
             kept_sums_[size_t{index} * layers_ + layer] = sum;
         }
-        of.clear();
-        for (stream &other : streams_)
-            if (other.request != MOORAGE_NEVER) relate(other, index);
+        ended.clear();
+        for (stream &stream : streams_)
+            if (stream.request != MOORAGE_NEVER) compare_all_rows(stream, index);
     }
 
     // Compares from scratch with a new matrix.
-    void relate(stream &of, uint32_t index) {
+    void compare_all_rows(stream &stream, uint32_t index) {
         for (uint32_t layer = 0; layer < layers_; ++layer) {
             uint64_t dot = 0;
             const size_t first = size_t{layer} * experts_;
             for (size_t page = first; page < first + experts_; ++page)
-                dot += uint64_t{of.counts[page]} * matrix(index)[page];
-            of.dots[size_t{index} * layers_ + layer] = dot;
-            compare_with(of, layer, index);
+                dot += uint64_t{stream.counts[page]} * matrix(index)[page];
+            stream.dots[size_t{index} * layers_ + layer] = dot;
+            compare_with(stream, layer, index);
         }
     }
 
@@ -266,16 +267,16 @@ private:
         matched_step_ = step.index;
         wishes_.clear();
         for (const uint32_t index : step.streams()) {
-            stream &of = streams_[index];
-            if (of.matched_step == step.index) continue;
-            of.matched_step = step.index;
-            of.nearest = nearest_of(of);
+            stream &stream = streams_[index];
+            if (stream.matched_step == step.index) continue;
+            stream.matched_step = step.index;
+            stream.nearest = nearest_of(stream);
         }
     }
 
     // Puts the likeliest experts of a layer first in order_. Returns the number with a chance above
     // 0.
-    uint32_t likely(const moorage::step &step, uint32_t layer) {
+    uint32_t rank_likely(const moorage::step &step, uint32_t layer) {
         std::fill(chances_.begin(), chances_.end(), 0.0);
         for (uint32_t token = 0; token < step.token_count; ++token) {
             if (token > 0 && step.host_streams[token] == step.host_streams[token - 1]) continue;
@@ -290,7 +291,7 @@ private:
         uint32_t count = 0;
         for (uint32_t expert = 0; expert < experts_; ++expert)
             if (chances_[expert] > 0) order_[count++] = expert;
-        const uint32_t first = std::min(count, most_);
+        const uint32_t first = std::min(count, fetched_max_);
         std::partial_sort(order_.begin(), order_.begin() + first, order_.begin() + count,
                           [this](uint32_t a, uint32_t b) {
                               return chances_[a] != chances_[b] ? chances_[a] > chances_[b] : a < b;
@@ -301,17 +302,18 @@ private:
     double priority(uint32_t page) const {
         if (by_visits_) return static_cast<double>(visits_[page]);
         const uint32_t layer = page / experts_;
-        const auto all = static_cast<double>(activations_[layer]);
-        const double share = all > 0 ? static_cast<double>(visits_[page]) / all : 0;
+        const auto layer_activations = static_cast<double>(activations_[layer]);
+        const double share =
+            layer_activations > 0 ? static_cast<double>(visits_[page]) / layer_activations : 0;
         return (share + 1e-8) * (1 - static_cast<double>(layer) / layers_);
     }
 
     moorage::host host_;
-    const uint32_t matrices_;
-    uint32_t ahead_;
+    const uint32_t matrices_max_;
+    uint32_t layers_ahead_;
     const uint32_t experts_most_;
     const bool by_visits_;
-    uint32_t layers_ = 0, experts_ = 0, pools_ = 1, most_ = 0, kept_count_ = 0;
+    uint32_t layers_ = 0, experts_ = 0, pools_ = 1, fetched_max_ = 0, kept_count_ = 0;
     const uint32_t *state_ = nullptr;
     std::vector<stream> streams_;                        // [requests_max]
     std::vector<uint32_t> kept_;                         // [matrices, pages]
@@ -320,7 +322,7 @@ private:
     std::vector<uint64_t> visits_, activations_, used_;  // [pages], [layers], [pages]
     std::vector<double> chances_;                        // [experts] of the current layer
     std::vector<uint32_t> order_;
-    std::vector<candidate> going_;
+    std::vector<candidate> candidates_;
     std::vector<wish> wishes_;  // of the running step
     uint64_t clock_ = 0, matched_step_ = MOORAGE_NEVER;
 };

@@ -32,27 +32,28 @@ public:
         float carry, sharpness;  // sharpness: of the score as a share of all experts of a token
     };
 
-    void activate(const moorage::limits &limits, const lane_kernels &lanes, const options &with) {
+    void activate(const moorage::limits &limits, const lane_kernels &lanes,
+                  const options &options) {
         lanes_ = &lanes;
-        with_ = with;
+        options_ = options;
         layers_ = limits.layers;
         experts_ = limits.experts;
         words_ = (limits.experts + 63) / 64;
         padded_ = padded_to_lanes(limits.experts);
-        pass_rows_ = std::clamp(limits.tokens_max, 1u, with.window);
-        rows_ = padded_to_lanes(with.window + pass_rows_ + 1);
-        plain_ = limits.requests_max == 1;
-        inverse_sharpness_ = 1 / (with.sharpness * static_cast<float>(layers_) *
+        pass_rows_ = std::clamp(limits.tokens_max, 1u, options.window);
+        rows_ = padded_to_lanes(options.window + pass_rows_ + 1);
+        single_stream_ = limits.requests_max == 1;
+        inverse_sharpness_ = 1 / (options.sharpness * static_cast<float>(layers_) *
                                   static_cast<float>(std::min(limits.top_k, limits.experts)));
         column_words_ = padded_to_lanes((rows_ + 31) / 32);
         bits_.assign(size_t{layers_} * rows_ * words_);
         columns_.assign(size_t{layers_} * experts_ * column_words_);
-        before_.resize(rows_);
-        after_.resize(rows_);
+        previous_.resize(rows_);
+        next_.resize(rows_);
         serials_.resize(rows_);
         spare_.assign(rows_ + 16);
         streams_.resize(limits.requests_max);
-        for (stream &of : streams_) of.scores.assign(rows_ + 16);
+        for (stream &stream : streams_) stream.scores.assign(rows_ + 16);
         pass_streams_.reserve(limits.tokens_max);
         chosen_.reserve(limits.experts);
         decay_[0] = 0;
@@ -63,15 +64,15 @@ public:
     void reset() {
         bits_.fill(0);
         columns_.fill(0);
-        std::fill(before_.begin(), before_.end(), none_found);
-        std::fill(after_.begin(), after_.end(), none_found);
+        std::fill(previous_.begin(), previous_.end(), none_found);
+        std::fill(next_.begin(), next_.end(), none_found);
         std::fill(serials_.begin(), serials_.end(), 0);
-        for (stream &of : streams_) {
-            of.scores.fill(0);
-            of.serial = 0;
-            of.seen = 0;
-            of.fresh = false;
-            of.best.clear(with_.matches, 0);
+        for (stream &stream : streams_) {
+            stream.scores.fill(0);
+            stream.serial = 0;
+            stream.seen = 0;
+            stream.fresh = false;
+            stream.best.clear(options_.matches, 0);
         }
         pass_streams_.clear();
         round_ = MOORAGE_NEVER;
@@ -97,65 +98,65 @@ public:
 
     // Raises the scores of the stream by this step's set and finds the best rows.
     void match(const moorage::step &step, const stream_groups::group &group) {
-        stream &of = streams_[group.stream];
+        stream &stream = streams_[group.stream];
         chosen_.clear();
         for (const uint32_t expert : step.chosen(group.last))
             if (std::find(chosen_.begin(), chosen_.end(), expert) == chosen_.end())
                 chosen_.push_back(expert);
-        if (!of.fresh) begin_token(of, group.tokens);
-        float *scores = of.scores.data() + 16;
+        if (!stream.fresh) begin_token(stream, group.tokens);
+        float *scores = stream.scores.data() + 16;
         lanes_->count_common(scores, rows_, column_of(layer_, 0), column_words_, chosen_.data(),
                              static_cast<uint32_t>(chosen_.size()));
-        find(of, scores);
+        find_matches(stream, scores);
     }
 
-    struct weighed {
+    struct weighted_matches {
         float total;
         const float *weights;
         std::span<const uint32_t> rows;
     };
     // The best rows of a stream; weights relative to the first.
-    weighed matches(uint32_t index) const {
-        const stream &of = streams_[index];
-        return {of.total, of.weights, {of.best.rows, of.best.count}};
+    weighted_matches matches(uint32_t index) const {
+        const stream &stream = streams_[index];
+        return {stream.total, stream.weights, {stream.best.rows, stream.best.count}};
     }
 
     // For the layer's next visit: next[e] += weight of the matches whose successor used e. soon[e]
     // += weight * 0.9^(h - 1), for the first h in 2 .. 16 of their successors that used e.
     void follow(uint32_t index, float *next, float *soon) const {
-        const stream &of = streams_[index];
+        const stream &stream = streams_[index];
         const uint64_t *rows = bits_of(layer_);
-        for (uint32_t match = 0; match < of.best.count; ++match) {
+        for (uint32_t match = 0; match < stream.best.count; ++match) {
             uint32_t chain[reach + 1];
             uint32_t length = 0;
-            for (uint32_t row = of.best.rows[match]; length < reach;) {
-                row = after_[row];
+            for (uint32_t row = stream.best.rows[match]; length < reach;) {
+                row = next_[row];
                 if (row == none_found) break;
                 chain[++length] = row;
             }
             if (length == 0) continue;
             float worth[reach + 1];
-            for (uint32_t h = 1; h <= reach; ++h) worth[h] = of.weights[match] * decay_[h];
+            for (uint32_t h = 1; h <= reach; ++h) worth[h] = stream.weights[match] * decay_[h];
             lanes_->add_followers(next, soon, {rows, chain, worth, length, words_, padded_});
         }
     }
 
-    // Adds what the matches used `visits` layer steps after the running one: into[e] += weight.
+    // Adds what the matches used `visits` layer steps after the running one: sums[e] += weight.
     // Returns the weight of the matches that know it.
-    float ahead(uint32_t index, uint32_t visits, float *into) const {
-        const stream &of = streams_[index];
+    float add_uses_ahead(uint32_t index, uint32_t visits, float *sums) const {
+        const stream &stream = streams_[index];
         const uint32_t layer = (layer_ + visits) % layers_;
         float known = 0;
-        for (uint32_t match = 0; match < of.best.count; ++match) {
-            uint32_t row = of.best.rows[match];
+        for (uint32_t match = 0; match < stream.best.count; ++match) {
+            uint32_t row = stream.best.rows[match];
             for (uint32_t tokens = (layer_ + visits) / layers_; tokens > 0 && row != none_found;
                  --tokens)
-                row = after_[row];
+                row = next_[row];
             if (row == none_found || (serials_[row] >= pass_first_ && layer > layer_)) continue;
-            known += of.weights[match];
+            known += stream.weights[match];
             for (uint32_t word = 0; word < words_; ++word)
-                spread(bits_of(layer)[size_t{row} * words_ + word], of.weights[match],
-                       into + 64 * word);
+                spread(bits_of(layer)[size_t{row} * words_ + word], stream.weights[match],
+                       sums + 64 * word);
         }
         return known;
     }
@@ -196,8 +197,8 @@ private:
             }
     }
 
-    static void spread(uint64_t bits, float value, float *into) {
-        for (; bits; bits &= bits - 1) into[std::countr_zero(bits)] += value;
+    static void spread(uint64_t bits, float value, float *sums) {
+        for (; bits; bits &= bits - 1) sums[std::countr_zero(bits)] += value;
     }
 
     bool same_tokens(const moorage::step &step) const {
@@ -218,91 +219,92 @@ private:
             append(streams_[step.host_streams[i]]);
     }
 
-    void append(stream &of) {
+    void append(stream &stream) {
         const uint32_t row = row_of(++newest_);
-        const uint32_t old = before_[row];
-        if (old != none_found && after_[old] == row) after_[old] = none_found;
-        const uint32_t next = after_[row];
-        if (next != none_found && before_[next] == row) before_[next] = none_found;
-        const bool linked =
-            of.serial != 0 && row_of(of.serial) != row && serials_[row_of(of.serial)] == of.serial;
-        before_[row] = linked ? row_of(of.serial) : none_found;
-        after_[row] = none_found;
-        if (linked) after_[before_[row]] = row;
-        serials_[row] = of.serial = newest_;
+        const uint32_t old = previous_[row];
+        if (old != none_found && next_[old] == row) next_[old] = none_found;
+        const uint32_t next = next_[row];
+        if (next != none_found && previous_[next] == row) previous_[next] = none_found;
+        const bool linked = stream.serial != 0 && row_of(stream.serial) != row &&
+                            serials_[row_of(stream.serial)] == stream.serial;
+        previous_[row] = linked ? row_of(stream.serial) : none_found;
+        next_[row] = none_found;
+        if (linked) next_[previous_[row]] = row;
+        serials_[row] = stream.serial = newest_;
     }
 
     // Hands scores on from rows to their successors. Rows that the stream has not seen since get 0.
-    void begin_token(stream &of, uint32_t tokens) {
-        float *from = of.scores.data() + 16, *to = spare_.data() + 16;
+    void begin_token(stream &stream, uint32_t tokens) {
+        float *old_scores = stream.scores.data() + 16, *new_scores = spare_.data() + 16;
         if (tokens > 1) {
-            of.scores.fill(0);
-            of.best.count = 0;
-        } else if (plain_) {
-            from[-1] = from[rows_ - 1];
-            lanes_->shift(to, from, with_.carry, rows_);
-            std::swap(of.scores, spare_);
+            stream.scores.fill(0);
+            stream.best.count = 0;
+        } else if (single_stream_) {
+            old_scores[-1] = old_scores[rows_ - 1];
+            lanes_->shift(new_scores, old_scores, options_.carry, rows_);
+            std::swap(stream.scores, spare_);
         } else {
             for (uint32_t row = 0; row < rows_; ++row) {
-                const uint32_t old = before_[row];
-                to[row] =
-                    old != none_found && serials_[old] <= of.seen ? with_.carry * from[old] : 0;
+                const uint32_t old = previous_[row];
+                new_scores[row] = old != none_found && serials_[old] <= stream.seen
+                                      ? options_.carry * old_scores[old]
+                                      : 0;
             }
-            std::swap(of.scores, spare_);
+            std::swap(stream.scores, spare_);
         }
-        for (uint32_t i = 0; i < of.best.count; ++i) {
-            const uint32_t row = of.best.rows[i];
-            of.best.rows[i] = serials_[row] <= of.seen ? after_[row] : none_found;
+        for (uint32_t i = 0; i < stream.best.count; ++i) {
+            const uint32_t row = stream.best.rows[i];
+            stream.best.rows[i] = serials_[row] <= stream.seen ? next_[row] : none_found;
         }
-        of.seen = newest_;
-        of.fresh = true;
+        stream.seen = newest_;
+        stream.fresh = true;
     }
 
     // The matches of the step before give a first lower bound. The newest rows go first.
-    void find(stream &of, const float *scores) {
+    void find_matches(stream &stream, const float *scores) {
         const uint64_t last = pass_first_ - 1;  // complete
-        const uint64_t count = std::min<uint64_t>(last, with_.window);
+        const uint64_t count = std::min<uint64_t>(last, options_.window);
         float bar = -1;
-        if (of.best.count == with_.matches) {
+        if (stream.best.count == options_.matches) {
             bar = 3e38f;
-            for (uint32_t i = 0; i < with_.matches; ++i) {
-                const uint32_t row = of.best.rows[i];
-                const bool may =
+            for (uint32_t i = 0; i < options_.matches; ++i) {
+                const uint32_t row = stream.best.rows[i];
+                const bool is_candidate =
                     row != none_found && serials_[row] <= last && serials_[row] + count > last;
-                bar = std::min(bar, may ? scores[row] : -1);
+                bar = std::min(bar, is_candidate ? scores[row] : -1);
             }
             // Rows of equal score pass, so take the next smaller float. Scores are 0 or more.
             bar = bar > 0 ? std::bit_cast<float>(std::bit_cast<uint32_t>(bar) - 1) : -1;
         }
-        of.best.clear(with_.matches, bar);
+        stream.best.clear(options_.matches, bar);
         if (count == 0) {
-            of.total = 0;
+            stream.total = 0;
             return;
         }
         const uint32_t end = row_of(last) + 1;
         const auto size = static_cast<uint32_t>(count);
-        lanes_->find_best(scores, end - std::min(end, size), end, of.best);
-        if (size > end) lanes_->find_best(scores, rows_ - (size - end), rows_, of.best);
-        for (uint32_t i = of.best.count; i < matches_max; ++i) of.best.scores[i] = 0;
-        lanes_->match_weights(of.weights, of.best.scores, inverse_sharpness_);
-        of.total = 0;
-        for (uint32_t i = 0; i < of.best.count; ++i) of.total += of.weights[i];
+        lanes_->find_best(scores, end - std::min(end, size), end, stream.best);
+        if (size > end) lanes_->find_best(scores, rows_ - (size - end), rows_, stream.best);
+        for (uint32_t i = stream.best.count; i < matches_max; ++i) stream.best.scores[i] = 0;
+        lanes_->match_weights(stream.weights, stream.best.scores, inverse_sharpness_);
+        stream.total = 0;
+        for (uint32_t i = 0; i < stream.best.count; ++i) stream.total += stream.weights[i];
     }
 
     const lane_kernels *lanes_ = nullptr;
-    options with_{};
+    options options_{};
     uint32_t layers_ = 0, experts_ = 0, words_ = 1, padded_ = 0, rows_ = 0, column_words_ = 0;
     uint32_t layer_ = 0;
     uint32_t pass_rows_ = 1, recorded_ = 0;
-    uint32_t cleared_ = 0;  // layers in which the rows of the running pass hold no older data
-    bool plain_ = true;     // one stream: the successor of a row is the next row
+    uint32_t cleared_ = 0;       // layers in which the rows of the running pass hold no older data
+    bool single_stream_ = true;  // one stream: the successor of a row is the next row
     float inverse_sharpness_ = 0;
     float decay_[reach + 1] = {};
-    lane_array<uint64_t> bits_;             // [layers][rows][words] experts that a row used
-    lane_array<uint32_t> columns_;          // [layers][experts][column words] rows that used it
-    std::vector<uint32_t> before_, after_;  // [rows] neighbours in the same stream, or none
-    std::vector<uint64_t> serials_;         // [rows] running number of the row's token
-    lane_array<float> spare_;               // scores under construction
+    lane_array<uint64_t> bits_;              // [layers][rows][words] experts that a row used
+    lane_array<uint32_t> columns_;           // [layers][experts][column words] rows that used it
+    std::vector<uint32_t> previous_, next_;  // [rows] neighbours in the same stream, or none
+    std::vector<uint64_t> serials_;          // [rows] running number of the row's token
+    lane_array<float> spare_;                // scores under construction
     std::vector<stream> streams_;
     std::vector<uint32_t> pass_streams_, chosen_;
     uint64_t round_ = 0, newest_ = 0, pass_first_ = 0;  // serials; pass_first_: first of the

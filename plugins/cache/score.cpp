@@ -46,15 +46,15 @@ public:
     }
     // Adds the `scores` [experts] of one more step.
     void add(uint32_t layer, const std::vector<uint64_t> &scores) {
-        place &at = layers_[layer];
-        uint64_t *row = scores_.data() + (size_t{layer} * steps_ + at.next) * experts_;
+        place &place = layers_[layer];
+        uint64_t *row = scores_.data() + (size_t{layer} * steps_ + place.next) * experts_;
         uint64_t *sums = sums_.data() + size_t{layer} * experts_;
         for (uint32_t expert = 0; expert < experts_; ++expert) {
             sums[expert] += scores[expert] - row[expert];  // 0 until the row is used again
             row[expert] = scores[expert];
         }
-        at.next = at.next + 1 == steps_ ? 0 : at.next + 1;
-        at.count = std::min(at.count + 1, steps_);
+        place.next = place.next + 1 == steps_ ? 0 : place.next + 1;
+        place.count = std::min(place.count + 1, steps_);
     }
     uint64_t sum(uint32_t page) const { return sums_[page]; }
     // Whether the mean of `a` is below that of `b`.
@@ -82,9 +82,9 @@ constexpr moorage::param score_params[] = {
     moorage::flag("prefill", true, "prefill steps count, too"),
 };
 
-class by_mean_score {
+class mean_score_cache {
 public:
-    explicit by_mean_score(const moorage::setup &setup)
+    explicit mean_score_cache(const moorage::setup &setup)
         : host_(setup.host),
           window_(static_cast<uint32_t>(setup.integer("window"))),
           mean_(setup.text("batch") == "mean"),
@@ -95,7 +95,7 @@ public:
         pools_ = limits.pools;
         state_ = host_.residency()->host_state;
         past_.assign(limits.layers, limits.experts, window_ + 1);
-        now_.resize(limits.experts);
+        step_scores_.resize(limits.experts);
         least_.resize(limits.layers);
         taken_.resize(size_t{limits.layers} * limits.experts);
         named_.reserve(taken_.size());
@@ -111,13 +111,13 @@ public:
     void on_load(uint32_t page, uint32_t, int32_t) { least_[page / experts_] = unknown; }
     void on_evict(uint32_t page, int32_t) { least_[page / experts_] = unknown; }
 
-    void victims(const moorage::room &room, moorage::pages &out) {
+    void victims(const moorage::room &room, moorage::pages &victims) {
         const uint32_t first = pools_ == 1 ? 0 : room.pool;
         const uint32_t last = pools_ == 1 ? static_cast<uint32_t>(least_.size()) : first + 1;
-        while (!out.full()) {
+        while (!victims.full()) {
             const uint32_t page = least_of(first, last);
             if (page == moorage::none) break;
-            out.push(page);
+            victims.push(page);
             named_.push_back(page);
             taken_[page] = 1;
             least_[page / experts_] = unknown;
@@ -133,24 +133,25 @@ protected:
     bool counts(const moorage::step &step) const {
         return prefill_ || step.phase != MOORAGE_PREFILL;
     }
-    static uint64_t fixed(float score) {
+    static uint64_t to_fixed_point(float score) {
         const double bounded = score > 0 ? std::min(static_cast<double>(score), 2.0) : 0;
-        return static_cast<uint64_t>(static_cast<int64_t>(bounded * one));
+        return static_cast<uint64_t>(static_cast<int64_t>(bounded * score_unit));
     }
-    void begin() { std::fill(now_.begin(), now_.end(), 0); }
+    void begin_step() { std::fill(step_scores_.begin(), step_scores_.end(), 0); }
     void add(uint32_t expert, float score) {
-        now_[expert] = mean_ ? now_[expert] + fixed(score) : std::max(now_[expert], fixed(score));
+        step_scores_[expert] = mean_ ? step_scores_[expert] + to_fixed_point(score)
+                                     : std::max(step_scores_[expert], to_fixed_point(score));
     }
-    void end(const moorage::step &step) {
+    void end_step(const moorage::step &step) {
         if (mean_ && step.token_count > 1)
-            for (uint64_t &score : now_) score /= step.token_count;
-        past_.add(step.layer, now_);
+            for (uint64_t &score : step_scores_) score /= step.token_count;
+        past_.add(step.layer, step_scores_);
         least_[step.layer] = unknown;
     }
 
 private:
     // A sum of 4096 scores, each at most 2, stays below 2^63.
-    static constexpr double one = 1125899906842624;  // 2^50
+    static constexpr double score_unit = 1125899906842624;  // 2^50
     static constexpr uint32_t unknown = moorage::none - 1;
 
     // The layer's page that is evicted first, or none. Remembered until the layer changes, but not
@@ -185,13 +186,13 @@ private:
     const uint32_t *state_ = nullptr;
     uint32_t experts_ = 0, pools_ = 1;
     score_window past_;
-    std::vector<uint64_t> now_;    // [expert] scores of the running step
-    std::vector<uint32_t> least_;  // [layer] page that is evicted first, none, or unknown
-    std::vector<uint8_t> taken_;   // [page] whether it is among named_
-    std::vector<uint32_t> named_;  // in the running call
+    std::vector<uint64_t> step_scores_;  // [expert] scores of the running step
+    std::vector<uint32_t> least_;        // [layer] page that is evicted first, none, or unknown
+    std::vector<uint8_t> taken_;         // [page] whether it is among named_
+    std::vector<uint32_t> named_;        // in the running call
 };
 
-class score : public by_mean_score {
+class score : public mean_score_cache {
 public:
     static constexpr moorage::about about{
         .name = "score",
@@ -201,20 +202,20 @@ public:
     };
     static constexpr std::span<const moorage::param> params = score_params;
 
-    using by_mean_score::by_mean_score;
+    using mean_score_cache::mean_score_cache;
 
     void observe(const moorage::step &step) {
         if (!step.host_gate_scores || !counts(step)) return;
-        begin();
+        begin_step();
         for (uint32_t token = 0; token < step.token_count; ++token) {
             const std::span<const float> scores = step.gate_scores(token);
             for (uint32_t expert = 0; expert < step.experts; ++expert) add(expert, scores[expert]);
         }
-        end(step);
+        end_step(step);
     }
 };
 
-class score_chosen : public by_mean_score {
+class score_chosen : public mean_score_cache {
 public:
     static constexpr moorage::about about{
         .name = "score_chosen",
@@ -224,14 +225,14 @@ public:
     };
     static constexpr std::span<const moorage::param> params = score_params;
 
-    using by_mean_score::by_mean_score;
+    using mean_score_cache::mean_score_cache;
 
     void observe(const moorage::step &step) {
         if (!step.host_weights || !counts(step)) return;
-        begin();
+        begin_step();
         for (uint32_t i = 0; i < step.token_count * step.top_k; ++i)
             add(step.host_chosen[i], step.host_weights[i]);
-        end(step);
+        end_step(step);
     }
 };
 

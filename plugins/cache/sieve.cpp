@@ -29,7 +29,7 @@ public:
         const uint32_t pages = limits.layers * limits.experts;
         lists_.assign(pages, limits.pools);
         visited_.resize(pages);
-        chosen_.resize(pages);
+        last_call_.resize(pages);
         hands_.resize(limits.pools);
         used_.resize(limits.pools);
         reset();
@@ -38,7 +38,7 @@ public:
     void reset() {
         lists_.clear();
         visited_.assign(visited_.size(), 0);
-        chosen_.assign(chosen_.size(), 0);
+        last_call_.assign(last_call_.size(), 0);
         used_.assign(used_.size(), 0);
         calls_ = 0;
         for (uint32_t pool = 0; pool < hands_.size(); ++pool) hands_[pool] = lists_.end(pool);
@@ -67,18 +67,18 @@ public:
 
     // The first round clears every bit that it meets. So two rounds meet every page that may be
     // evicted.
-    void victims(const moorage::room &room, moorage::pages &out) {
+    void victims(const moorage::room &room, moorage::pages &victims) {
         const uint32_t end = lists_.end(room.pool);
         uint32_t hand = hands_[room.pool];
         ++calls_;
-        for (uint32_t left = 2 * used_[room.pool] + 2; left > 0 && !out.full(); --left) {
+        for (uint32_t left = 2 * used_[room.pool] + 2; left > 0 && !victims.full(); --left) {
             const uint32_t page = hand;
             hand = lists_.next(page);
-            if (page == end || !moorage::evictable(state_[page]) || chosen_[page] == calls_)
+            if (page == end || !moorage::evictable(state_[page]) || last_call_[page] == calls_)
                 continue;
             if (!visited_[page]) {
-                chosen_[page] = calls_;
-                out.push(page);
+                last_call_[page] = calls_;
+                victims.push(page);
             }
             visited_[page] = 0;
         }
@@ -94,7 +94,7 @@ private:
     moorage::page_lists lists_;     // per pool, oldest load first
     std::vector<uint8_t> visited_;  // [pages]
     std::vector<uint64_t>
-        chosen_;  // [pages] the call that named it last, so that none is named twice
+        last_call_;  // [pages] the call that named it last, so that none is named twice
     std::vector<uint32_t> hands_;  // [pools] start of the next search; the end of the list means
                                    // the oldest
     std::vector<uint32_t> used_;   // [pools]

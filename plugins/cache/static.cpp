@@ -22,7 +22,7 @@
 
 namespace {
 
-class unchanging {
+class static_cache {
 public:
     static constexpr moorage::about about{
         .name = "static",
@@ -39,7 +39,7 @@ public:
                       "pages (layer * experts + expert), best first, separated by commas"),
     };
 
-    explicit unchanging(const moorage::setup &setup)
+    explicit static_cache(const moorage::setup &setup)
         : host_(setup.host),
           which_(setup.text("which")),
           learn_tokens_(static_cast<uint64_t>(setup.integer("learn_tokens"))) {
@@ -60,7 +60,7 @@ public:
         ranks_.resize(pages);
         order_.resize(pages);
         wanted_.resize(pools_);
-        going_.reserve(pages);
+        evictable_.reserve(pages);
         reset();
     }
 
@@ -83,34 +83,34 @@ public:
         for (const uint32_t expert : step.distinct()) ++counts_[step.page(expert)];
     }
 
-    bool admit(const moorage::admission &what) const {
-        const bool stays = belongs(what.page);
-        if (what.victim != moorage::none) return stays && !belongs(what.victim);
+    bool admit(const moorage::admission &request) const {
+        const bool stays = belongs(request.page);
+        if (request.victim != moorage::none) return stays && !belongs(request.victim);
         const bool settled = which_ == "popular" && decided_ && token_ / 2 >= learn_tokens_;
         return stays || settled;
     }
 
     // The least wanted pages go first: for a shrinking budget, and for pages that do not belong.
-    void victims(const moorage::room &room, moorage::pages &out) {
-        going_.clear();
+    void victims(const moorage::room &room, moorage::pages &victims) {
+        evictable_.clear();
         const uint32_t first = pools_ == 1 ? 0 : room.pool * experts_;
         const uint32_t last = pools_ == 1 ? layers_ * experts_ : first + experts_;
         for (uint32_t page = first; page < last; ++page)
-            if (moorage::evictable(view_->host_state[page])) going_.push_back(page);
-        const size_t count = std::min<size_t>(room.count, going_.size());
-        std::partial_sort(going_.begin(), going_.begin() + static_cast<ptrdiff_t>(count),
-                          going_.end(),
+            if (moorage::evictable(view_->host_state[page])) evictable_.push_back(page);
+        const size_t count = std::min<size_t>(room.count, evictable_.size());
+        std::partial_sort(evictable_.begin(), evictable_.begin() + static_cast<ptrdiff_t>(count),
+                          evictable_.end(),
                           [this](uint32_t a, uint32_t b) { return ranks_[a] > ranks_[b]; });
-        for (size_t i = 0; i < count; ++i) out.push(going_[i]);
+        for (size_t i = 0; i < count; ++i) victims.push(evictable_[i]);
     }
 
-    void fill(const moorage::room &room, moorage::pages &out) {
+    void fill(const moorage::room &room, moorage::pages &pages) {
         for (const uint32_t page : order_) {
-            if (out.full()) return;
+            if (pages.full()) return;
             if (pool_of(page) != room.pool || !belongs(page)) continue;
             const uint32_t state = view_->host_state[page];
-            const uint32_t there = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT;
-            if ((state & there) == 0) out.push(page);
+            const uint32_t slot_bits = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT;
+            if ((state & slot_bits) == 0) pages.push(page);
         }
     }
 
@@ -183,9 +183,9 @@ private:
     std::vector<uint64_t> counts_;         // [pages] requests while learning
     std::vector<uint32_t> order_, ranks_;  // pages by preference; [pages] place in its pool
     std::vector<uint32_t> wanted_;         // [pools] pages that are worth a slot
-    std::vector<uint32_t> listed_, going_;
+    std::vector<uint32_t> listed_, evictable_;
 };
 
 }  // namespace
 
-MOORAGE_POLICIES("org.moorage.static", "1.0.0", unchanging)
+MOORAGE_POLICIES("org.moorage.static", "1.0.0", static_cache)

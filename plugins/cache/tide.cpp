@@ -113,7 +113,7 @@ private:
             if (distance < first) {
                 find_in(layer, values, distance + layers_);
             } else if (distance < first + reach_) {
-                foretell(forecast, layer, distance, values);
+                predict_values(forecast, layer, distance, values);
                 find_in(layer, soon_.data(), distance);
             } else {
                 find_in(layer, values, distance);
@@ -122,9 +122,9 @@ private:
     }
 
     // Sets soon_: the values of a coming layer with the chances of its coming visit.
-    void foretell(const moorage::forecast &forecast, uint32_t layer, uint32_t distance,
-                  const float *values) {
-        foresee(layer, distance);
+    void predict_values(const moorage::forecast &forecast, uint32_t layer, uint32_t distance,
+                        const float *values) {
+        compute_chances(layer, distance);
         if (distance == 1 && !forecast.experts(0).empty())
             mix_.mix(layer, forecast.experts(0), chances_.data());
         for (uint32_t expert = 0; expert < experts_; ++expert) {

@@ -48,7 +48,7 @@ public:
             ++groups_[place].tokens;
             groups_[place].last = token;
         }
-        for (const group &of : groups_) places_[of.stream] = none_found;
+        for (const group &group : groups_) places_[group.stream] = none_found;
     }
     std::span<const group> all() const { return groups_; }
 
@@ -67,9 +67,10 @@ public:
         uint32_t extras;  // 1 (the request) and the policy's own extras
     };
 
-    void activate(const moorage::limits &limits, const lane_kernels &lanes, const options &with) {
+    void activate(const moorage::limits &limits, const lane_kernels &lanes,
+                  const options &options) {
         lanes_ = &lanes;
-        with_ = with;
+        options_ = options;
         layers_ = limits.layers;
         experts_ = limits.experts;
         padded_ = padded_to_lanes(experts_);
@@ -91,10 +92,10 @@ public:
     }
 
     void reset() {
-        const float value = base_rate_ / (1 - with_.discount * (1 - base_rate_));
+        const float value = base_rate_ / (1 - options_.discount * (1 - base_rate_));
         state_.fill(0);
         for (uint32_t layer = 0; layer < layers_; ++layer) {
-            float *rates = of(layer);
+            float *rates = block_of(layer);
             for (uint32_t i = 0; i < rate_count * padded_; ++i) rates[i] = base_rate_;
             for (uint32_t i = 0; i < padded_; ++i) values_of(layer)[i] = value;
         }
@@ -123,7 +124,7 @@ public:
             used_[step.host_distinct[i]] =
                 prefill_ ? std::min(1.0f, static_cast<float>(tokens) * share) : 1.0f;
         }
-        float *rates = of(layer_);
+        float *rates = block_of(layer_);
         double &visits = visits_[layer_];
         for (uint32_t rate = 0; rate < rate_count; ++rate) {
             const float least = 1.0f / (static_cast<float>(visits) + 8);
@@ -145,11 +146,11 @@ public:
     // The rate in the request of one stream; `first`: the first stream of the step.
     void join_request(const moorage::step &step, const stream_groups::group &group, bool first) {
         const size_t place = size_t{group.stream} * layers_ + layer_;
-        request &of = requests_[place];
+        request &request = requests_[place];
         float *counts = request_counts_.data() + place * padded_;
-        if (of.id != group.request || of.visits == 0) {
+        if (request.id != group.request || request.visits == 0) {
             for (uint32_t i = 0; i < padded_; ++i) counts[i] = 0;
-            of = {group.request, 0};
+            request = {group.request, 0};
         }
         if (step.token_count == 1)
             for (const uint32_t expert : step.distinct()) counts[expert] += 1;
@@ -157,38 +158,38 @@ public:
             for (uint32_t token = 0; token < step.token_count; ++token)
                 if (step.host_streams[token] == group.stream)
                     for (const uint32_t expert : step.chosen(token)) counts[expert] += 1;
-        of.visits += static_cast<float>(group.tokens);
+        request.visits += static_cast<float>(group.tokens);
         join_extra(0, counts, cumulative_.data(),
-                   {request_prior, 1, 1, 1 / (of.visits + request_prior), first});
+                   {request_prior, 1, 1, 1 / (request.visits + request_prior), first});
     }
 
     // (part + prior * min(most, gain * rate)) * inverse, joined with the streams before.
-    void join_extra(uint32_t extra, const float *part, const float *rate, const blend &with) {
-        lanes_->join(extras_[extra].data(), part, rate, with, padded_);
+    void join_extra(uint32_t extra, const float *part, const float *rate, const blend &blend) {
+        lanes_->join(extras_[extra].data(), part, rate, blend, padded_);
     }
 
     void learn() {
         float weights[features_max];
         for (uint32_t f = 0; f < features_max; ++f) weights[f] = static_cast<float>(weights_[f]);
-        value_step with{};
-        with.padded = padded_, with.extras = with_.extras;
-        with.rates = of(layer_);
-        with.cumulative = cumulative_.data();
-        for (uint32_t extra = 0; extra < 3; ++extra) with.extra[extra] = extras_[extra].data();
-        with.used = used_.data(), with.real = real_.data();
-        with.weights = weights;
-        with.base = base_, with.discount = with_.discount;
-        with.values = values_of(layer_);
-        with.features = features_of(layer_);
-        with.gradient = gradient_.data();
-        const bool before = with.features[0] != 0;
-        lanes_->value_step(with);
-        if (before && !prefill_) descend();
+        value_step step{};
+        step.padded = padded_, step.extras = options_.extras;
+        step.rates = block_of(layer_);
+        step.cumulative = cumulative_.data();
+        for (uint32_t extra = 0; extra < 3; ++extra) step.extra[extra] = extras_[extra].data();
+        step.used = used_.data(), step.real = real_.data();
+        step.weights = weights;
+        step.base = base_, step.discount = options_.discount;
+        step.values = values_of(layer_);
+        step.features = features_of(layer_);
+        step.gradient = gradient_.data();
+        const bool visited_before = step.features[0] != 0;
+        lanes_->value_step(step);
+        if (visited_before && !prefill_) descend();
     }
 
-    float *values_of(uint32_t layer) { return of(layer) + size_t{rate_count + 1} * padded_; }
+    float *values_of(uint32_t layer) { return block_of(layer) + size_t{rate_count + 1} * padded_; }
     const float *rate_of(uint32_t layer, uint32_t rate) {
-        return of(layer) + size_t{rate} * padded_;
+        return block_of(layer) + size_t{rate} * padded_;
     }
     const float *used() const { return used_.data(); }
     uint32_t padded() const { return padded_; }
@@ -208,9 +209,11 @@ private:
         float visits;
     };
     // A layer's block: rates, counts, values, features; [padded] each.
-    float *of(uint32_t layer) { return state_.data() + size_t{layer} * fields * padded_; }
-    float *counts_of(uint32_t layer) { return of(layer) + size_t{rate_count} * padded_; }
-    float *features_of(uint32_t layer) { return of(layer) + size_t{rate_count + 2} * padded_; }
+    float *block_of(uint32_t layer) { return state_.data() + size_t{layer} * fields * padded_; }
+    float *counts_of(uint32_t layer) { return block_of(layer) + size_t{rate_count} * padded_; }
+    float *features_of(uint32_t layer) {
+        return block_of(layer) + size_t{rate_count + 2} * padded_;
+    }
 
     static float power(float base, uint32_t exponent) {
         float result = 1;
@@ -224,7 +227,7 @@ private:
         constexpr double keep_moment = 0.98, keep_square = 0.999, tiny = 1e-8;
         moment_left_ *= keep_moment;
         square_left_ *= keep_square;
-        for (uint32_t f = 0; f < 6 + with_.extras; ++f) {
+        for (uint32_t f = 0; f < 6 + options_.extras; ++f) {
             float parts[16];
             for (uint32_t i = 0; i < 16; ++i) parts[i] = gradient_[16 * f + i];
             for (uint32_t half = 8; half > 0; half /= 2)
@@ -232,14 +235,14 @@ private:
             const double slope = static_cast<double>(parts[0]) / experts_;
             moment_[f] = keep_moment * moment_[f] + (1 - keep_moment) * slope;
             square_[f] = keep_square * square_[f] + (1 - keep_square) * slope * slope;
-            weights_[f] -= static_cast<double>(with_.learning_rate) *
+            weights_[f] -= static_cast<double>(options_.learning_rate) *
                            (moment_[f] / (1 - moment_left_)) /
                            (std::sqrt(square_[f] / (1 - square_left_)) + tiny);
         }
     }
 
     const lane_kernels *lanes_ = nullptr;
-    options with_{};
+    options options_{};
     uint32_t layers_ = 0, experts_ = 0, padded_ = 0, layer_ = 0, streams_ = 1;
     bool prefill_ = false;
     float base_rate_ = 0, base_ = 0;

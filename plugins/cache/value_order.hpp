@@ -29,7 +29,7 @@ public:
         named_.reserve(taken_.size());
     }
     void reset() {
-        for (candidate &of : candidates_) of = {none_found, 0, false};
+        for (candidate &candidate : candidates_) candidate = {none_found, 0, false};
         std::fill(taken_.begin(), taken_.end(), uint8_t{0});
         layer_ = 0;
     }
@@ -40,20 +40,20 @@ public:
         candidates_[layer].fresh = false;
         layer_ = layer;
     }
-    void change(uint32_t page) { candidates_[page / experts_].fresh = false; }
+    void mark_changed(uint32_t page) { candidates_[page / experts_].fresh = false; }
 
-    void victims(const moorage::room &room, moorage::pages &out, use_values &values) {
+    void victims(const moorage::room &room, moorage::pages &victims, use_values &values) {
         candidates_[layer_].fresh = false;  // pins may have come or gone
         named_.clear();
         if (!shared_) {
-            while (!out.full() && find(room.pool, values)) take(room.pool, out);
+            while (!victims.full() && find_candidate(room.pool, values)) take(room.pool, victims);
         } else {
-            for (bool again = true; !out.full();) {
-                const uint32_t layer = furthest(values);
+            for (bool again = true; !victims.full();) {
+                const uint32_t layer = furthest_layer(values);
                 if (layer != none_found) {
-                    take(layer, out);
+                    take(layer, victims);
                 } else if (again) {
-                    for (candidate &of : candidates_) of.fresh = again = false;
+                    for (candidate &candidate : candidates_) candidate.fresh = again = false;
                 } else {
                     break;
                 }
@@ -61,7 +61,7 @@ public:
         }
         for (const uint32_t page : named_) {
             taken_[page] = 0;
-            change(page);
+            mark_changed(page);
         }
     }
 
@@ -73,10 +73,10 @@ public:
     // The wait of the page that a pool would evict next; below 0: there is none.
     float longest_wait(uint32_t pool, use_values &values) {
         candidates_[layer_].fresh = false;  // pins may have come or gone
-        const uint32_t layer = shared_ ? furthest(values) : pool;
-        if (layer == none_found || (!shared_ && !find(layer, values))) return -1;
-        const candidate &of = candidates_[layer];
-        return of.wait + position_ * static_cast<float>(steps_to(layer));
+        const uint32_t layer = shared_ ? furthest_layer(values) : pool;
+        if (layer == none_found || (!shared_ && !find_candidate(layer, values))) return -1;
+        const candidate &candidate = candidates_[layer];
+        return candidate.wait + position_ * static_cast<float>(steps_to(layer));
     }
     // Layer steps until the layer's next visit, 1 .. layers.
     uint32_t steps_to(uint32_t layer) const {
@@ -92,37 +92,38 @@ private:
 
     float visits(float value) const { return (1 - value) / (value * (1 - discount_)); }
 
-    void take(uint32_t layer, moorage::pages &out) {
+    void take(uint32_t layer, moorage::pages &victims) {
         const uint32_t page = candidates_[layer].page;
         candidates_[layer].fresh = false;
         taken_[page] = 1;
         named_.push_back(page);
-        out.push(page);
+        victims.push(page);
     }
 
-    bool find(uint32_t layer, use_values &values) {
-        candidate &of = candidates_[layer];
+    bool find_candidate(uint32_t layer, use_values &values) {
+        candidate &candidate = candidates_[layer];
         const uint32_t first = layer * experts_;
         const float *value = values.values_of(layer);
         const uint32_t expert =
             lanes_->find_least(value, state_ + first, taken_.data() + first, experts_);
-        of = {none_found, 0, true};
+        candidate = {none_found, 0, true};
         if (expert == none_found) return false;
-        of.page = first + expert;
-        of.wait = visits(value[expert]);
+        candidate.page = first + expert;
+        candidate.wait = visits(value[expert]);
         return true;
     }
 
     // The layer whose candidate is evicted first, furthest layers first.
-    uint32_t furthest(use_values &values) {
+    uint32_t furthest_layer(use_values &values) {
         uint32_t best = none_found;
         float most = -1;
         for (uint32_t steps = layers_, layer = layer_; steps > 0; --steps) {
-            candidate &of = candidates_[layer];
-            if (!of.fresh || (of.page != none_found && !moorage::evictable(state_[of.page])))
-                find(layer, values);
-            if (of.page != none_found) {
-                const float wait = of.wait + position_ * static_cast<float>(steps);
+            candidate &candidate = candidates_[layer];
+            if (!candidate.fresh ||
+                (candidate.page != none_found && !moorage::evictable(state_[candidate.page])))
+                find_candidate(layer, values);
+            if (candidate.page != none_found) {
+                const float wait = candidate.wait + position_ * static_cast<float>(steps);
                 if (wait > most) most = wait, best = layer;
             }
             layer = layer == 0 ? layers_ - 1 : layer - 1;

@@ -104,17 +104,17 @@ public:
     }
 
     uint32_t assign(const moorage::step &step, const moorage::items &items,
-                    std::span<uint32_t> where, std::span<uint32_t> order) {
+                    std::span<uint32_t> item_devices, std::span<uint32_t> order) {
         cpu_device_ = items.cpu();
         absent_.clear();
         uint32_t placed = 0;
         for (uint32_t i = 0; i < items.count; ++i) {
-            const bool here = remote::runs_here(items, i);
-            if (here && items.host_missing[i] != 0)
+            const bool is_local = remote::runs_here(items, i);
+            if (is_local && items.host_missing[i] != 0)
                 absent_.push_back(i);
             else
                 order[placed++] = i;
-            where[i] = here ? items.own(i) : remote::nearest_device(items, i);
+            item_devices[i] = is_local ? items.own(i) : remote::nearest_device(items, i);
         }
         if (absent_.empty()) return items.count;
         sort(items);
@@ -126,7 +126,7 @@ public:
         for (uint32_t i = 0; i < loaded; ++i) order[placed++] = absent_[i];
         for (uint32_t i = count; i-- > loaded;) {
             order[placed++] = absent_[i];
-            where[absent_[i]] = items.cpu();
+            item_devices[absent_[i]] = items.cpu();
         }
         return items.count;
     }

@@ -33,24 +33,24 @@ public:
     void reset() {}
 
     uint32_t assign(const moorage::step &step, const moorage::items &items,
-                    std::span<uint32_t> where, std::span<uint32_t>) {
+                    std::span<uint32_t> item_devices, std::span<uint32_t>) {
         uint32_t free = fill_ ? moorage::free_slots(*view_, step.layer) : 0;
         for (uint32_t i = 0; i < items.count; ++i) {
             if (items.host_missing[i] == 0) continue;  // resident: stays on the GPU
             if (!remote::runs_here(items, i)) {
-                where[i] = remote::nearest_device(items, i);
+                item_devices[i] = remote::nearest_device(items, i);
                 continue;
             }
             const uint32_t entry = remote::nearest(items, i);
             const double gpu_ns = static_cast<double>(items.host_load_ns[i] + items.host_gpu_ns[i]);
             uint64_t other_ns = items.host_cpu_ns[i];
-            uint32_t other = items.cpu();
+            uint32_t other_device = items.cpu();
             if (entry != moorage::none && items.host_remote_ns[entry] < other_ns) {
                 other_ns = items.host_remote_ns[entry];
-                other = items.host_remote_devices[entry];
+                other_device = items.host_remote_devices[entry];
             }
             const bool load = free > 0 || gpu_ns <= static_cast<double>(other_ns) * keep_;
-            where[i] = load ? items.own(i) : other;
+            item_devices[i] = load ? items.own(i) : other_device;
             free -= free > 0;
         }
         return items.count;

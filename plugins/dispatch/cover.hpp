@@ -37,48 +37,48 @@ public:
 
     // Writes the devices of `wanted`. Requires: a server at one of `distances` has each of them.
     void assign(const moorage::items &items, std::span<const uint32_t> wanted, uint32_t distances,
-                std::span<uint32_t> where) {
+                std::span<uint32_t> item_devices) {
         const bool serial = (items.flags & MOORAGE_ITEMS_SERIAL) != 0;
         if (wanted.size() < 2 || wanted.size() > (serial ? serial_max : parallel_max))
-            one_by_one(items, wanted, distances, where);
+            one_by_one(items, wanted, distances, item_devices);
         else if (serial)
-            least_sum(items, wanted, distances, where);
+            least_sum(items, wanted, distances, item_devices);
         else
-            least_maximum(items, wanted, distances, where);
+            least_maximum(items, wanted, distances, item_devices);
     }
 
 private:
     void one_by_one(const moorage::items &items, std::span<const uint32_t> wanted,
-                    uint32_t distances, std::span<uint32_t> where) {
+                    uint32_t distances, std::span<uint32_t> item_devices) {
         calls_.clear();
         for (const uint32_t item : wanted) {
             const uint32_t entry = calls_.best(items, item, distances);
             calls_.add(items, entry);
-            where[item] = items.host_remote_devices[entry];
+            item_devices[item] = items.host_remote_devices[entry];
         }
     }
 
-    // Calls each(server, has) for the servers at `distances` that have some of `wanted`, ascending.
+    // Calls visit(server, has) for servers at `distances` that have some of `wanted`, ascending.
     // `has` are bits of positions. part_ns() then gives T of any part of them.
     template <class Each>
     void for_servers(const moorage::items &items, std::span<const uint32_t> wanted,
-                     uint32_t distances, Each each) {
-        std::array<entries, serial_max> left;
-        std::array<uint64_t, serial_max> once{}, more{};
-        for (size_t i = 0; i < wanted.size(); ++i) left[i] = of(items, wanted[i]);
+                     uint32_t distances, Each visit) {
+        std::array<entries, serial_max> remaining;
+        std::array<uint64_t, serial_max> once{}, added{};
+        for (size_t i = 0; i < wanted.size(); ++i) remaining[i] = entries_of(items, wanted[i]);
         for (;;) {
             uint32_t server = moorage::none, has = 0;
             for (size_t i = 0; i < wanted.size(); ++i)
-                if (!left[i].empty())
-                    server = std::min(server, items.host_remote_devices[left[i].begin]);
+                if (!remaining[i].empty())
+                    server = std::min(server, items.host_remote_devices[remaining[i].begin]);
             if (server == moorage::none) return;
             for (size_t i = 0; i < wanted.size(); ++i) {
-                const uint32_t entry = left[i].begin;
-                if (left[i].empty() || items.host_remote_devices[entry] != server) continue;
-                ++left[i].begin;
+                const uint32_t entry = remaining[i].begin;
+                if (remaining[i].empty() || items.host_remote_devices[entry] != server) continue;
+                ++remaining[i].begin;
                 if (!within(items, entry, distances)) continue;
                 once[i] = once_ns(items, entry);
-                more[i] = more_ns(items, entry);
+                added[i] = more_ns(items, entry);
                 has |= 1u << i;
             }
             if (has == 0) continue;
@@ -86,15 +86,15 @@ private:
                 const auto i = static_cast<size_t>(std::countr_zero(part));
                 const uint32_t rest = part & (part - 1);
                 part_once_ns_[part] = std::max(part_once_ns_[rest], once[i]);
-                part_more_ns_[part] = part_more_ns_[rest] + more[i];
+                part_more_ns_[part] = part_more_ns_[rest] + added[i];
             }
-            each(server, has);
+            visit(server, has);
         }
     }
     uint64_t part_ns(uint32_t part) const { return part_once_ns_[part] + part_more_ns_[part]; }
 
     void least_sum(const moorage::items &items, std::span<const uint32_t> wanted,
-                   uint32_t distances, std::span<uint32_t> where) {
+                   uint32_t distances, std::span<uint32_t> item_devices) {
         const uint32_t full = (1u << wanted.size()) - 1;
         std::fill_n(best_ns_.begin(), full + 1, unserved_ns);
         for_servers(items, wanted, distances, [&](uint32_t server, uint32_t has) {
@@ -123,12 +123,12 @@ private:
         }
         for (uint32_t set = full; set != 0; set ^= choice_[set])
             for (uint32_t left = choice_[set]; left != 0; left &= left - 1)
-                where[wanted[static_cast<size_t>(std::countr_zero(left))]] =
+                item_devices[wanted[static_cast<size_t>(std::countr_zero(left))]] =
                     best_server_[choice_[set]];
     }
 
     void least_maximum(const moorage::items &items, std::span<const uint32_t> wanted,
-                       uint32_t distances, std::span<uint32_t> where) {
+                       uint32_t distances, std::span<uint32_t> item_devices) {
         const uint32_t full = (1u << wanted.size()) - 1;
         // Sets descend, so the values that are read do not include the server yet.
         std::fill_n(least_ns_.begin(), full + 1, moorage::never);
@@ -147,8 +147,7 @@ private:
                 for (uint32_t part = set & has; part != 0; part = (part - 1) & set & has)
                     improve(set, part, server, limit_ns);
         });
-        for (size_t i = 0; i < wanted.size(); ++i)
-            where[wanted[i]] = served_by_[full][i];
+        for (size_t i = 0; i < wanted.size(); ++i) item_devices[wanted[i]] = served_by_[full][i];
     }
     // Puts the part on the server and leaves the rest, if that is the least sum so far.
     void improve(uint32_t set, uint32_t part, uint32_t server, uint64_t limit_ns) {

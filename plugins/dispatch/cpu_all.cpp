@@ -25,15 +25,15 @@ public:
     void reset() {}
 
     uint32_t assign(const moorage::step &step, const moorage::items &items,
-                    std::span<uint32_t> where, std::span<uint32_t>) {
+                    std::span<uint32_t> item_devices, std::span<uint32_t>) {
         uint32_t free = fill_ ? moorage::free_slots(*view_, step.layer) : 0;
         for (uint32_t i = 0; i < items.count; ++i) {
             if (items.host_missing[i] == 0) continue;  // resident: stays on the GPU
             if (!remote::runs_here(items, i)) {
-                where[i] = remote::nearest_device(items, i);
+                item_devices[i] = remote::nearest_device(items, i);
                 continue;
             }
-            where[i] = free > 0 ? items.own(i) : items.cpu();
+            item_devices[i] = free > 0 ? items.own(i) : items.cpu();
             free -= free > 0;
         }
         return items.count;

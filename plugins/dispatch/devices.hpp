@@ -10,10 +10,8 @@ namespace devices {
 
 inline constexpr uint32_t most = 8;
 
-inline uint32_t count(const moorage::items &items) {
-    return std::min(items.gpus, most);
-}
-inline uint32_t of(const moorage::items &items, uint32_t item) {
+inline uint32_t count(const moorage::items &items) { return std::min(items.gpus, most); }
+inline uint32_t device_of(const moorage::items &items, uint32_t item) {
     return std::min(items.own(item), most - 1);
 }
 inline uint64_t backlog_ns(const moorage::items &items, uint32_t device) {
@@ -21,6 +19,8 @@ inline uint64_t backlog_ns(const moorage::items &items, uint32_t device) {
 }
 
 using times = std::array<uint64_t, most>;
-inline uint64_t longest(const times &of) { return *std::max_element(of.begin(), of.end()); }
+inline uint64_t longest(const times &times) {
+    return *std::max_element(times.begin(), times.end());
+}
 
 }  // namespace devices

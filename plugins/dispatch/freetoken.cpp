@@ -38,53 +38,53 @@ public:
     };
 
     explicit freetoken(const moorage::setup &setup)
-        : host_(setup.host), given_(setup.real("fraction")), fill_(setup.flag("fill")) {}
+        : host_(setup.host), fraction_(setup.real("fraction")), fill_(setup.flag("fill")) {}
 
     void activate(const moorage::limits &limits) {
         view_ = host_.residency();
         last_.resize(size_t{limits.layers} * limits.experts);
-        before_.resize(limits.experts);
+        previous_.resize(limits.experts);
         absent_.reserve(limits.experts);
         reset();
     }
     void reset() {
         std::fill(last_.begin(), last_.end(), 0);
-        std::fill(before_.begin(), before_.end(), 0);
+        std::fill(previous_.begin(), previous_.end(), 0);
     }
 
     // Remembers the last request of the step's experts before this step.
     void observe(const moorage::step &step) {
         for (const uint32_t expert : step.distinct()) {
             uint64_t &last = last_[step.page(expert)];
-            before_[expert] = last;
+            previous_[expert] = last;
             last = step.index + 1;
         }
     }
 
     uint32_t assign(const moorage::step &step, const moorage::items &items,
-                    std::span<uint32_t> where, std::span<uint32_t>) {
+                    std::span<uint32_t> item_devices, std::span<uint32_t>) {
         absent_.clear();
         devices::times load_ns{};  // links of several devices load side by side
         uint64_t cpu_ns = 0;
         for (uint32_t i = 0; i < items.count; ++i) {
             if (items.host_missing[i] == 0) continue;  // resident: stays on the GPU
             if (!remote::runs_here(items, i)) {
-                where[i] = remote::nearest_device(items, i);
+                item_devices[i] = remote::nearest_device(items, i);
                 continue;
             }
             absent_.push_back(i);
-            load_ns[devices::of(items, i)] += items.host_load_ns[i];
+            load_ns[devices::device_of(items, i)] += items.host_load_ns[i];
             cpu_ns += items.host_cpu_ns[i];
         }
         const uint32_t free = fill_ ? moorage::free_slots(*view_, step.layer) : 0;
         const uint32_t loads = std::max(split(devices::longest(load_ns), cpu_ns), free);
         std::sort(absent_.begin(), absent_.end(), [&](uint32_t a, uint32_t b) {
-            const uint64_t left = before_[items.host_experts[a]];
-            const uint64_t right = before_[items.host_experts[b]];
+            const uint64_t left = previous_[items.host_experts[a]];
+            const uint64_t right = previous_[items.host_experts[b]];
             return left != right ? left > right : a < b;
         });
         for (uint32_t i = 0; i < absent_.size(); ++i)
-            where[absent_[i]] = i < loads ? items.own(absent_[i]) : items.cpu();
+            item_devices[absent_[i]] = i < loads ? items.own(absent_[i]) : items.cpu();
         return items.count;
     }
 
@@ -92,7 +92,7 @@ private:
     // Returns how many of the absent experts are loaded, given the cost of all of them.
     uint32_t split(uint64_t load_ns, uint64_t cpu_ns) const {
         const auto count = static_cast<double>(absent_.size());
-        double share = given_;
+        double share = fraction_;
         if (share == 0)
             share =
                 cpu_ns >= load_ns ? 1 : static_cast<double>(cpu_ns) / static_cast<double>(load_ns);
@@ -105,11 +105,11 @@ private:
     }
 
     moorage::host host_;
-    const double given_;
+    const double fraction_;
     const bool fill_;
     const moorage::residency *view_ = nullptr;
-    std::vector<uint64_t> last_;    // [pages] step of the last request, from 1
-    std::vector<uint64_t> before_;  // [experts] step of the last request before the running step
+    std::vector<uint64_t> last_;      // [pages] step of the last request, from 1
+    std::vector<uint64_t> previous_;  // [experts] step of the last request before the running step
     std::vector<uint32_t> absent_;
 };
 

@@ -57,14 +57,14 @@ public:
     void reset() {}
 
     uint32_t assign(const moorage::step &step, const moorage::items &items,
-                    std::span<uint32_t> where, std::span<uint32_t> order) {
+                    std::span<uint32_t> item_devices, std::span<uint32_t> order) {
         devices::times gpu_ns{}, link_ns{};
         uint32_t place = 0;
         absent_.clear();
         loads_.clear();
         for (uint32_t i = 0; i < items.count; ++i) {
             if (!remote::runs_here(items, i)) {
-                where[i] = remote::nearest_device(items, i);
+                item_devices[i] = remote::nearest_device(items, i);
                 order[place++] = i;
                 continue;
             }
@@ -72,17 +72,17 @@ public:
                 absent_.push_back(i);
                 continue;
             }
-            where[i] = items.own(i);
+            item_devices[i] = items.own(i);
             order[place++] = i;
-            gpu_ns[devices::of(items, i)] += items.host_gpu_ns[i];
+            gpu_ns[devices::device_of(items, i)] += items.host_gpu_ns[i];
         }
         // The heaviest items are spread first; equal ones stay in order. A heap sort would be
         // faster for prefill, but there items differ little and are nearly in order.
         for (size_t n = 1; n < absent_.size(); ++n)
-            for (size_t at = n;
-                 at > 0 && items.host_cpu_ns[absent_[at]] > items.host_cpu_ns[absent_[at - 1]];
-                 --at)
-                std::swap(absent_[at], absent_[at - 1]);
+            for (size_t position = n; position > 0 && items.host_cpu_ns[absent_[position]] >
+                                                          items.host_cpu_ns[absent_[position - 1]];
+                 --position)
+                std::swap(absent_[position], absent_[position - 1]);
         for (uint32_t device = 0; device < devices::count(items); ++device)
             link_ns[device] = devices::backlog_ns(items, device);
         uint64_t cpu_ns = 0;
@@ -91,25 +91,25 @@ public:
         uint64_t waiting = items.behind_backlog_ns / load_ns;
         for (const uint32_t i : absent_) {
             order[place++] = i;
-            const uint32_t device = devices::of(items, i);
+            const uint32_t device = devices::device_of(items, i);
             const uint64_t arrives_ns = link_ns[device] + items.host_load_ns[i];
             const uint64_t on_gpu_ns = std::max(gpu_ns[device], arrives_ns) + items.host_gpu_ns[i];
             const uint64_t on_cpu_ns = cpu_ns + items.host_cpu_ns[i];
             if (free > 0 || on_gpu_ns <= on_cpu_ns) {
-                where[i] = items.own(i);
+                item_devices[i] = items.own(i);
                 link_ns[device] = arrives_ns;
                 gpu_ns[device] = on_gpu_ns;
                 loads_.push_back({device, arrives_ns, items.host_gpu_ns[i]});
                 free -= free > 0;
                 continue;
             }
-            where[i] = items.cpu();
+            item_devices[i] = items.cpu();
             cpu_ns = on_cpu_ns;
             if (waiting >= behind_) continue;
-            where[i] |= MOORAGE_AND_LOAD;
+            item_devices[i] |= MOORAGE_AND_LOAD;
             ++waiting;
         }
-        if (help_) share_residents(items, where, gpu_ns, cpu_ns);
+        if (help_) share_residents(items, item_devices, gpu_ns, cpu_ns);
         return items.count;
     }
 
@@ -121,21 +121,21 @@ private:
 
     // When a GPU ends if resident experts take it that long, with the loaded ones after them.
     uint64_t gpu_end_ns(uint32_t device, uint64_t residents_ns) const {
-        for (const load &one : loads_)
-            if (one.device == device)
-                residents_ns = std::max(residents_ns, one.arrives_ns) + one.gpu_ns;
+        for (const load &load : loads_)
+            if (load.device == device)
+                residents_ns = std::max(residents_ns, load.arrives_ns) + load.gpu_ns;
         return residents_ns;
     }
 
-    void share_residents(const moorage::items &items, std::span<uint32_t> where,
+    void share_residents(const moorage::items &items, std::span<uint32_t> item_devices,
                          devices::times gpu_ns, uint64_t cpu_ns) const {
         devices::times residents_ns{};
         for (uint32_t i = 0; i < items.count; ++i)
             if (items.host_missing[i] == 0)
-                residents_ns[devices::of(items, i)] += items.host_gpu_ns[i];
+                residents_ns[devices::device_of(items, i)] += items.host_gpu_ns[i];
         for (uint32_t i = items.count; i-- > 0;) {
             if (items.host_missing[i] != 0) continue;
-            const uint32_t device = devices::of(items, i);
+            const uint32_t device = devices::device_of(items, i);
             devices::times then_ns = gpu_ns;
             then_ns[device] = gpu_end_ns(device, residents_ns[device] - items.host_gpu_ns[i]);
             const uint64_t cpu_then_ns = cpu_ns + items.host_cpu_ns[i];
@@ -145,7 +145,7 @@ private:
                 if (devices::count(items) == 1) return;
                 continue;
             }
-            where[i] = items.cpu();
+            item_devices[i] = items.cpu();
             residents_ns[device] -= items.host_gpu_ns[i];
             gpu_ns = then_ns;
             cpu_ns = cpu_then_ns;

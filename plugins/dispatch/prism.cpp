@@ -40,8 +40,8 @@ public:
     }
     void reset() {}
 
-    uint32_t assign(const moorage::step &, const moorage::items &items, std::span<uint32_t> where,
-                    std::span<uint32_t> order) {
+    uint32_t assign(const moorage::step &, const moorage::items &items,
+                    std::span<uint32_t> item_devices, std::span<uint32_t> order) {
         const bool serial = (items.flags & MOORAGE_ITEMS_SERIAL) != 0;
         uint32_t placed = 0;
         uint64_t gpu_ns = 0, link_ns = items.load_backlog_ns;
@@ -49,7 +49,7 @@ public:
         called_.clear();
         calls_.clear();
         for (uint32_t i = 0; i < items.count; ++i) {
-            where[i] = items.own(i);
+            item_devices[i] = items.own(i);
             if (items.host_missing[i] != 0) {
                 absent_.push_back(i);
                 continue;
@@ -73,17 +73,17 @@ public:
             }
             calls_.add(items, entry);
             called_.push_back(i);
-            where[i] = items.host_remote_devices[entry];
+            item_devices[i] = items.host_remote_devices[entry];
         }
-        if (serial) cover_.assign(items, called_, remote::any_distance, where);
+        if (serial) cover_.assign(items, called_, remote::any_distance, item_devices);
         return items.count;
     }
 
 private:
     // When all calls are done that the entry belongs to.
     uint64_t call_ns(const moorage::items &items, uint32_t entry, bool serial) const {
-        const remote::calls::change then = calls_.with(items, entry);
-        return serial ? calls_.total_ns() + then.adds_ns() : then.after_ns;
+        const remote::calls::change change = calls_.after_adding(items, entry);
+        return serial ? calls_.total_ns() + change.adds_ns() : change.after_ns;
     }
 
     const bool loads_;

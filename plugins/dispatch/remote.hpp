@@ -18,7 +18,7 @@ struct entries {
     uint32_t begin, end;
     bool empty() const { return begin == end; }
 };
-inline entries of(const moorage::items &items, uint32_t item) {
+inline entries entries_of(const moorage::items &items, uint32_t item) {
     if (!items.host_remote_first) return {0, 0};
     return {items.host_remote_first[item], items.host_remote_first[item + 1]};
 }
@@ -31,8 +31,8 @@ inline bool runs_here(const moorage::items &items, uint32_t item) {
 // The entry with the least time for the item alone; ties: smaller server. None if there is none.
 inline uint32_t nearest(const moorage::items &items, uint32_t item) {
     uint32_t best = moorage::none;
-    const entries all = of(items, item);
-    for (uint32_t entry = all.begin; entry < all.end; ++entry)
+    const entries holders = entries_of(items, item);
+    for (uint32_t entry = holders.begin; entry < holders.end; ++entry)
         if (best == moorage::none || items.host_remote_ns[entry] < items.host_remote_ns[best])
             best = entry;
     return best;
@@ -58,8 +58,8 @@ inline uint64_t once_ns(const moorage::items &items, uint32_t entry) {
     return std::min(items.host_once_ns[entry], longest_ns);
 }
 inline uint64_t more_ns(const moorage::items &items, uint32_t entry) {
-    const uint64_t all = items.host_remote_ns[entry], once = items.host_once_ns[entry];
-    return all > once ? std::min(all - once, longest_ns) : 0;
+    const uint64_t total = items.host_remote_ns[entry], once = items.host_once_ns[entry];
+    return total > once ? std::min(total - once, longest_ns) : 0;
 }
 
 // The calls so far, item by item.
@@ -78,24 +78,24 @@ public:
         uint64_t before_ns, after_ns;
         uint64_t adds_ns() const { return after_ns - before_ns; }
     };
-    change with(const moorage::items &items, uint32_t entry) const {
-        const uint64_t once = once_ns(items, entry), more = more_ns(items, entry);
-        for (const call &one : calls_)
-            if (one.server == items.host_remote_devices[entry])
-                return {one.once_ns + one.more_ns,
-                        std::max(one.once_ns, once) + one.more_ns + more};
-        return {0, once + more};
+    change after_adding(const moorage::items &items, uint32_t entry) const {
+        const uint64_t once = once_ns(items, entry), added = more_ns(items, entry);
+        for (const call &call : calls_)
+            if (call.server == items.host_remote_devices[entry])
+                return {call.once_ns + call.more_ns,
+                        std::max(call.once_ns, once) + call.more_ns + added};
+        return {0, once + added};
     }
     void add(const moorage::items &items, uint32_t entry) {
-        total_ns_ += with(items, entry).adds_ns();
-        const uint64_t once = once_ns(items, entry), more = more_ns(items, entry);
-        for (call &one : calls_) {
-            if (one.server != items.host_remote_devices[entry]) continue;
-            one.once_ns = std::max(one.once_ns, once);
-            one.more_ns += more;
+        total_ns_ += after_adding(items, entry).adds_ns();
+        const uint64_t once = once_ns(items, entry), added = more_ns(items, entry);
+        for (call &call : calls_) {
+            if (call.server != items.host_remote_devices[entry]) continue;
+            call.once_ns = std::max(call.once_ns, once);
+            call.more_ns += added;
             return;
         }
-        calls_.push_back({items.host_remote_devices[entry], once, more});
+        calls_.push_back({items.host_remote_devices[entry], once, added});
     }
 
     // The entry whose server would be done first with the item. If servers are called one after
@@ -104,11 +104,11 @@ public:
         const bool serial = (items.flags & MOORAGE_ITEMS_SERIAL) != 0;
         uint64_t least_ns = moorage::never;
         uint32_t best = moorage::none;
-        const entries all = of(items, item);
-        for (uint32_t entry = all.begin; entry < all.end; ++entry) {
+        const entries holders = entries_of(items, item);
+        for (uint32_t entry = holders.begin; entry < holders.end; ++entry) {
             if (!within(items, entry, distances)) continue;
-            const change then = with(items, entry);
-            const uint64_t takes_ns = serial ? then.adds_ns() : then.after_ns;
+            const change change = after_adding(items, entry);
+            const uint64_t takes_ns = serial ? change.adds_ns() : change.after_ns;
             if (takes_ns >= least_ns) continue;
             least_ns = takes_ns;
             best = entry;

@@ -33,11 +33,11 @@ public:
     }
     void reset() {}
 
-    uint32_t assign(const moorage::step &, const moorage::items &items, std::span<uint32_t> where,
-                    std::span<uint32_t>) {
+    uint32_t assign(const moorage::step &, const moorage::items &items,
+                    std::span<uint32_t> item_devices, std::span<uint32_t>) {
         absent_.clear();
         for (uint32_t i = 0; i < items.count; ++i) {
-            where[i] = items.own(i);
+            item_devices[i] = items.own(i);
             if (items.host_missing[i] != 0) absent_.push_back(i);
         }
         remote::sort_by_tokens(items, absent_);
@@ -53,15 +53,15 @@ public:
                     absent_[left++] = i;
             }
             absent_.resize(left);
-            cover_.assign(items, found_, 1u << stop, where);
+            cover_.assign(items, found_, 1u << stop, item_devices);
         }
         return items.count;
     }
 
 private:
     static bool has(const moorage::items &items, uint32_t item, uint32_t distances) {
-        const remote::entries all = remote::of(items, item);
-        for (uint32_t entry = all.begin; entry < all.end; ++entry)
+        const remote::entries holders = remote::entries_of(items, item);
+        for (uint32_t entry = holders.begin; entry < holders.end; ++entry)
             if (remote::within(items, entry, distances)) return true;
         return false;
     }

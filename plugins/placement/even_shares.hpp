@@ -11,12 +11,12 @@ namespace moorage::placement {
 
 // Calls `visit(model, layer, first device in turn)` for each layer.
 template <class Visit>
-void for_each_layer(const scene &of, Visit visit) {
+void for_each_layer(const scene &scene, Visit visit) {
     uint64_t turn = 0;
-    for (const model &each : of.models)
-        for (uint32_t layer = 0; layer < each.layers; ++layer) {
-            visit(each, layer, static_cast<uint32_t>(turn % of.devices));
-            turn += each.experts % of.devices;
+    for (const model &model : scene.models)
+        for (uint32_t layer = 0; layer < model.layers; ++layer) {
+            visit(model, layer, static_cast<uint32_t>(turn % scene.devices));
+            turn += model.experts % scene.devices;
         }
 }
 

@@ -21,20 +21,21 @@ public:
     explicit lfu(const moorage::setup &) {}
 
     void plan(const moorage_cluster &cluster, const moorage_demand &demand,
-              std::span<const moorage_copy>, moorage::copies &out) {
+              std::span<const moorage_copy>, moorage::copies &copies) {
         moorage::latency_model model(cluster, demand);
         moorage::device_room room(model);
         facts_.clear();
-        double all = 0;
-        for (uint32_t h = 0; h < demand.homes; ++h) all += demand.host_home_tokens_per_s[h];
+        double tokens_per_s = 0;
+        for (uint32_t h = 0; h < demand.homes; ++h)
+            tokens_per_s += demand.host_home_tokens_per_s[h];
         std::vector<double> asked(size_t{cluster.servers} * model.experts(), 0);
         for (uint32_t h = 0; h < demand.homes; ++h) {
             double *sum = asked.data() + size_t{cluster.host_home_server[h]} * model.experts();
-            const double weight = all > 0 ? demand.host_home_tokens_per_s[h] : 1;
+            const double weight = tokens_per_s > 0 ? demand.host_home_tokens_per_s[h] : 1;
             for (uint32_t x = 0; x < model.experts(); ++x) {
-                const size_t at = size_t{h} * model.experts() + x;
-                if (demand.host_home_holds && demand.host_home_holds[at] != 0) continue;
-                sum[x] += weight * demand.host_frequency[at];
+                const size_t entry = size_t{h} * model.experts() + x;
+                if (demand.host_home_holds && demand.host_home_holds[entry] != 0) continue;
+                sum[x] += weight * demand.host_frequency[entry];
             }
         }
         std::vector<moorage_copy> chosen;
@@ -54,7 +55,7 @@ public:
             }
         }
         model.assign(chosen);
-        moorage::slim::finish(about.name, model, room, out, facts_);
+        moorage::slim::finish(about.name, model, room, copies, facts_);
     }
 };
 

@@ -16,7 +16,7 @@ public:
     explicit random_placement(const moorage::setup &setup) : host_(setup.host) {}
 
     void plan(const moorage_cluster &cluster, const moorage_demand &demand,
-              std::span<const moorage_copy>, moorage::copies &out) {
+              std::span<const moorage_copy>, moorage::copies &copies) {
         moorage::latency_model model(cluster, demand);
         moorage::device_room room(model);
         facts_.clear();
@@ -35,7 +35,7 @@ public:
                 room.take(x, device);
             }
         }
-        moorage::slim::finish(about.name, model, room, out, facts_);
+        moorage::slim::finish(about.name, model, room, copies, facts_);
     }
 
 private:

@@ -25,33 +25,35 @@ public:
         : host_(setup.host), always_cover_(setup.text("cover") == "always") {}
 
     void plan(const moorage_cluster &cluster, const moorage_demand &demand,
-              std::span<const moorage_copy>, moorage::copies &out) {
-        const placement::scene of = placement::read_scene(cluster, demand, always_cover_);
-        std::vector<item> all = items(of);
-        std::vector<uint64_t> left = of.device_bytes;
-        std::vector<uint8_t> held(size_t{of.servers} * of.experts, 0);
-        const auto put = [&](const item &each, uint32_t device) {
-            left[device] -= each.bytes;
-            held[size_t{of.device_server[device]} * of.experts + each.expert] = 1;
-            out.push(each.expert, device);
+              std::span<const moorage_copy>, moorage::copies &copies) {
+        const placement::scene scene = placement::read_scene(cluster, demand, always_cover_);
+        std::vector<item> order = items(scene);
+        std::vector<uint64_t> left = scene.device_bytes;
+        std::vector<uint8_t> held(size_t{scene.servers} * scene.experts, 0);
+        const auto put = [&](const item &entry, uint32_t device) {
+            left[device] -= entry.bytes;
+            held[size_t{scene.device_server[device]} * scene.experts + entry.expert] = 1;
+            copies.push(entry.expert, device);
         };
-        shuffle(all);
-        std::stable_sort(all.begin(), all.end(),
+        shuffle(order);
+        std::stable_sort(order.begin(), order.end(),
                          [](const item &a, const item &b) { return a.bytes > b.bytes; });
-        for (const item &each : all)
-            if (const uint32_t device = draw_device(left, each.bytes); device != moorage::none)
-                put(each, device);
-            else if (of.cover)
-                throw std::invalid_argument(
-                    "no device has room for expert " + std::to_string(each.expert) + " of " +
-                    std::to_string(each.bytes) + " bytes; give the devices more memory or a cloud");
-        for (uint32_t server = 0; server < of.servers; ++server) {
-            shuffle(all);
-            for (const item &each : all)
-                if (!held[size_t{server} * of.experts + each.expert])
-                    for (uint32_t d = of.first_device[server]; d < of.first_device[server + 1]; ++d)
-                        if (left[d] >= each.bytes) {
-                            put(each, d);
+        for (const item &entry : order)
+            if (const uint32_t device = draw_device(left, entry.bytes); device != moorage::none)
+                put(entry, device);
+            else if (scene.cover)
+                throw std::invalid_argument("no device has room for expert " +
+                                            std::to_string(entry.expert) + " of " +
+                                            std::to_string(entry.bytes) +
+                                            " bytes; give the devices more memory or a cloud");
+        for (uint32_t server = 0; server < scene.servers; ++server) {
+            shuffle(order);
+            for (const item &entry : order)
+                if (!held[size_t{server} * scene.experts + entry.expert])
+                    for (uint32_t d = scene.first_device[server];
+                         d < scene.first_device[server + 1]; ++d)
+                        if (left[d] >= entry.bytes) {
+                            put(entry, d);
                             break;
                         }
         }
@@ -63,16 +65,17 @@ private:
         uint32_t expert;
         uint64_t bytes;
     };
-    static std::vector<item> items(const placement::scene &of) {
-        std::vector<item> all;
-        for (const placement::model &each : of.models)
-            for (uint32_t i = 0; i < each.count(); ++i)
-                all.push_back({each.first + i, each.expert_bytes});
-        return all;
+    static std::vector<item> items(const placement::scene &scene) {
+        std::vector<item> list;
+        for (const placement::model &model : scene.models)
+            for (uint32_t i = 0; i < model.count(); ++i)
+                list.push_back({model.first + i, model.expert_bytes});
+        return list;
     }
-    void shuffle(std::vector<item> &all) const {
-        for (size_t i = 0; i + 1 < all.size(); ++i)
-            std::swap(all[i], all[i + host_.random_below(static_cast<uint32_t>(all.size() - i))]);
+    void shuffle(std::vector<item> &items) const {
+        for (size_t i = 0; i + 1 < items.size(); ++i)
+            std::swap(items[i],
+                      items[i + host_.random_below(static_cast<uint32_t>(items.size() - i))]);
     }
     uint32_t draw_device(std::span<const uint64_t> left, uint64_t bytes) const {
         uint32_t count = 0;

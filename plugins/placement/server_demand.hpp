@@ -63,41 +63,43 @@ inline std::vector<model> asked_models(const moorage_demand &demand) {
 
 inline scene read_scene(const moorage_cluster &cluster, const moorage_demand &demand,
                         bool always_cover) {
-    scene out;
-    out.servers = cluster.servers, out.devices = cluster.devices;
-    out.experts = demand.host_model_first[demand.models];
-    out.cover = always_cover || cluster.host_cloud_s == nullptr;
-    out.models = asked_models(demand);
-    out.device_server.assign(cluster.host_device_server,
-                             cluster.host_device_server + cluster.devices);
-    out.device_bytes.assign(cluster.host_device_bytes, cluster.host_device_bytes + cluster.devices);
-    out.first_device.assign(out.servers + 1, 0);
-    out.server_bytes.assign(out.servers, 0);
-    for (uint32_t device = 0; device < out.devices; ++device) {
-        ++out.first_device[out.device_server[device] + 1];
-        out.server_bytes[out.device_server[device]] += out.device_bytes[device];
+    scene scene;
+    scene.servers = cluster.servers, scene.devices = cluster.devices;
+    scene.experts = demand.host_model_first[demand.models];
+    scene.cover = always_cover || cluster.host_cloud_s == nullptr;
+    scene.models = asked_models(demand);
+    scene.device_server.assign(cluster.host_device_server,
+                               cluster.host_device_server + cluster.devices);
+    scene.device_bytes.assign(cluster.host_device_bytes,
+                              cluster.host_device_bytes + cluster.devices);
+    scene.first_device.assign(scene.servers + 1, 0);
+    scene.server_bytes.assign(scene.servers, 0);
+    for (uint32_t device = 0; device < scene.devices; ++device) {
+        ++scene.first_device[scene.device_server[device] + 1];
+        scene.server_bytes[scene.device_server[device]] += scene.device_bytes[device];
     }
-    std::partial_sum(out.first_device.begin(), out.first_device.end(), out.first_device.begin());
-    out.rate.assign(size_t{out.servers} * out.experts, 0);
-    out.tokens.assign(size_t{out.servers} * out.models.size(), 0);
+    std::partial_sum(scene.first_device.begin(), scene.first_device.end(),
+                     scene.first_device.begin());
+    scene.rate.assign(size_t{scene.servers} * scene.experts, 0);
+    scene.tokens.assign(size_t{scene.servers} * scene.models.size(), 0);
     const double *tokens = demand.host_home_tokens_per_s;
     const bool counted = std::any_of(tokens, tokens + demand.homes, [](double t) { return t > 0; });
     for (uint32_t home = 0; home < demand.homes; ++home) {
         const uint32_t server = cluster.host_home_server[home];
         const double tokens_per_s = counted ? tokens[home] : 1;
-        const double *frequency = demand.host_frequency + size_t{home} * out.experts;
+        const double *frequency = demand.host_frequency + size_t{home} * scene.experts;
         const uint8_t *holds = demand.host_home_holds;
-        if (holds != nullptr) holds += size_t{home} * out.experts;
-        double *rate = out.rate.data() + size_t{server} * out.experts;
-        for (uint32_t expert = 0; expert < out.experts; ++expert)
+        if (holds != nullptr) holds += size_t{home} * scene.experts;
+        double *rate = scene.rate.data() + size_t{server} * scene.experts;
+        for (uint32_t expert = 0; expert < scene.experts; ++expert)
             if (holds == nullptr || holds[expert] == 0)
                 rate[expert] += tokens_per_s * frequency[expert];
-        for (size_t m = 0; m < out.models.size(); ++m)
-            out.tokens[server * out.models.size() + m] +=
+        for (size_t m = 0; m < scene.models.size(); ++m)
+            scene.tokens[server * scene.models.size() + m] +=
                 tokens_per_s *
-                demand.host_home_model[size_t{home} * demand.models + out.models[m].id];
+                demand.host_home_model[size_t{home} * demand.models + scene.models[m].id];
     }
-    return out;
+    return scene;
 }
 
 // Slots of whole experts, [devices, models].
@@ -107,10 +109,10 @@ struct device_slots {
     uint32_t at(uint32_t device, size_t model) const {
         return count[size_t{device} * models + model];
     }
-    std::vector<uint32_t> of_servers(const scene &of, size_t model) const {
-        std::vector<uint32_t> sums(of.servers, 0);
-        for (uint32_t device = 0; device < of.devices; ++device)
-            sums[of.device_server[device]] += at(device, model);
+    std::vector<uint32_t> sum_by_server(const scene &scene, size_t model) const {
+        std::vector<uint32_t> sums(scene.servers, 0);
+        for (uint32_t device = 0; device < scene.devices; ++device)
+            sums[scene.device_server[device]] += at(device, model);
         return sums;
     }
 };
@@ -119,49 +121,49 @@ struct device_slots {
 class memory_division {
 public:
     // `weight`: [servers, models], 0 or more. A server of zeros gives its models equal shares.
-    memory_division(const scene &of, std::span<const double> weight)
-        : of_(of), models_(of.models.size()), left_(of.device_bytes) {
+    memory_division(const scene &scene, std::span<const double> weight)
+        : scene_(scene), models_(scene.models.size()), left_(scene.device_bytes) {
         slots_.models = static_cast<uint32_t>(models_);
-        slots_.count.assign(of.devices * models_, 0);
-        on_server_.assign(of.servers * models_, 0);
+        slots_.count.assign(scene.devices * models_, 0);
+        on_server_.assign(scene.servers * models_, 0);
         total_.assign(models_, 0);
-        target_.assign(of.devices * models_, 0);
-        for (uint32_t device = 0; device < of.devices; ++device) {
-            const double *row = weight.data() + of.device_server[device] * models_;
+        target_.assign(scene.devices * models_, 0);
+        for (uint32_t device = 0; device < scene.devices; ++device) {
+            const double *row = weight.data() + scene.device_server[device] * models_;
             const double sum = std::accumulate(row, row + models_, 0.0);
             for (size_t m = 0; m < models_; ++m)
                 target_[device * models_ + m] =
-                    static_cast<double>(of.device_bytes[device]) *
+                    static_cast<double>(scene.device_bytes[device]) *
                     (sum > 0 ? row[m] / sum : 1.0 / static_cast<double>(models_));
         }
     }
 
     device_slots divide() {
         if (models_ == 1) {
-            for (uint32_t device = 0; device < of_.devices; ++device)
+            for (uint32_t device = 0; device < scene_.devices; ++device)
                 slots_.count[device] = static_cast<uint32_t>(std::min<uint64_t>(
-                    of_.device_bytes[device] / of_.models[0].expert_bytes, UINT32_MAX / 2));
+                    scene_.device_bytes[device] / scene_.models[0].expert_bytes, UINT32_MAX / 2));
             check_one();
             return slots_;
         }
-        for (uint32_t device = 0; device < of_.devices; ++device) {
+        for (uint32_t device = 0; device < scene_.devices; ++device) {
             for (size_t m = 0; m < models_; ++m) give_target(device, m);
             give_rest(device);
         }
-        if (of_.cover && !repair()) first_fit();
+        if (scene_.cover && !repair()) first_fit();
         return slots_;
     }
 
 private:
-    uint64_t bytes(size_t m) const { return of_.models[m].expert_bytes; }
+    uint64_t bytes(size_t m) const { return scene_.models[m].expert_bytes; }
     size_t server_place(uint32_t device, size_t m) const {
-        return of_.device_server[device] * models_ + m;
+        return scene_.device_server[device] * models_ + m;
     }
     // On one server a model needs at most one copy of each expert.
     uint64_t wanted(uint32_t device, size_t m) const {
-        return of_.models[m].count() - on_server_[server_place(device, m)];
+        return scene_.models[m].count() - on_server_[server_place(device, m)];
     }
-    bool lacks(size_t m) const { return total_[m] < of_.models[m].count(); }
+    bool lacks(size_t m) const { return total_[m] < scene_.models[m].count(); }
     void add(uint32_t device, size_t m, uint64_t count) {
         slots_.count[device * models_ + m] += static_cast<uint32_t>(count);
         on_server_[server_place(device, m)] += count;
@@ -207,7 +209,7 @@ private:
     // Returns whether every model can hold all its experts.
     bool repair() {
         for (const size_t m : largest_first())
-            for (uint32_t device = 0; device < of_.devices; ++device)
+            for (uint32_t device = 0; device < scene_.devices; ++device)
                 while (lacks(m) && wanted(device, m) > 0 && make_room(device, m)) add(device, m, 1);
         for (size_t m = 0; m < models_; ++m)
             if (lacks(m)) return false;
@@ -218,14 +220,15 @@ private:
         if (left_[device] >= bytes(m)) return true;
         size_t donor = models_;
         uint64_t most = 0, number = 0;
-        for (size_t other = 0; other < models_; ++other) {
-            if (other == m || lacks(other)) continue;
-            const uint64_t spare = total_[other] - of_.models[other].count();
-            const uint64_t gone = (bytes(m) - left_[device] + bytes(other) - 1) / bytes(other);
-            if (spare < gone || slots_.at(device, other) < gone) continue;
-            if (donor != models_ && spare * bytes(other) <= most) continue;
-            donor = other;
-            most = spare * bytes(other);
+        for (size_t candidate = 0; candidate < models_; ++candidate) {
+            if (candidate == m || lacks(candidate)) continue;
+            const uint64_t spare = total_[candidate] - scene_.models[candidate].count();
+            const uint64_t gone =
+                (bytes(m) - left_[device] + bytes(candidate) - 1) / bytes(candidate);
+            if (spare < gone || slots_.at(device, candidate) < gone) continue;
+            if (donor != models_ && spare * bytes(candidate) <= most) continue;
+            donor = candidate;
+            most = spare * bytes(candidate);
             number = gone;
         }
         if (donor == models_) return false;
@@ -237,33 +240,33 @@ private:
         std::fill(slots_.count.begin(), slots_.count.end(), 0u);
         std::fill(on_server_.begin(), on_server_.end(), 0u);
         std::fill(total_.begin(), total_.end(), 0u);
-        left_ = of_.device_bytes;
+        left_ = scene_.device_bytes;
         for (const size_t m : largest_first()) {
-            for (uint32_t device = 0; device < of_.devices && lacks(m); ++device)
+            for (uint32_t device = 0; device < scene_.devices && lacks(m); ++device)
                 add(device, m,
-                    std::min<uint64_t>(of_.models[m].count() - total_[m],
+                    std::min<uint64_t>(scene_.models[m].count() - total_[m],
                                        left_[device] / bytes(m)));
             if (lacks(m))
                 throw std::invalid_argument(
                     "the devices hold " + std::to_string(total_[m]) + " of the " +
-                    std::to_string(of_.models[m].count()) + " experts of model " +
-                    std::to_string(of_.models[m].id) + " beside the larger ones; give them more " +
-                    "memory or a cloud");
+                    std::to_string(scene_.models[m].count()) + " experts of model " +
+                    std::to_string(scene_.models[m].id) +
+                    " beside the larger ones; give them more " + "memory or a cloud");
         }
-        for (uint32_t device = 0; device < of_.devices; ++device) give_rest(device);
+        for (uint32_t device = 0; device < scene_.devices; ++device) give_rest(device);
     }
     void check_one() const {
         uint64_t places = 0;
-        const std::vector<uint32_t> servers = slots_.of_servers(of_, 0);
+        const std::vector<uint32_t> servers = slots_.sum_by_server(scene_, 0);
         for (const uint32_t slots : servers)
-            places += std::min<uint64_t>(slots, of_.models[0].count());
-        if (of_.cover && places < of_.models[0].count())
+            places += std::min<uint64_t>(slots, scene_.models[0].count());
+        if (scene_.cover && places < scene_.models[0].count())
             throw std::invalid_argument("the devices hold " + std::to_string(places) + " of the " +
-                                        std::to_string(of_.models[0].count()) +
+                                        std::to_string(scene_.models[0].count()) +
                                         " experts; give them more memory or a cloud");
     }
 
-    const scene &of_;
+    const scene &scene_;
     const size_t models_;
     device_slots slots_;
     std::vector<uint64_t> left_;       // [devices] bytes

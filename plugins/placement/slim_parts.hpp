@@ -46,9 +46,9 @@ class fact_list {
 public:
     void clear() { list_.clear(); }
     void add(const char *name, double value) { list_.push_back({name, value}); }
-    uint32_t write(std::span<moorage_fact> out) const {
-        const size_t count = std::min(out.size(), list_.size());
-        std::copy_n(list_.begin(), count, out.begin());
+    uint32_t write(std::span<moorage_fact> target) const {
+        const size_t count = std::min(target.size(), list_.size());
+        std::copy_n(list_.begin(), count, target.begin());
         return static_cast<uint32_t>(count);
     }
 
@@ -59,7 +59,7 @@ private:
 // The common part of all policies beside plan(). Only facts outlive a plan.
 class planner {
 public:
-    uint32_t facts(std::span<moorage_fact> out) { return facts_.write(out); }
+    uint32_t facts(std::span<moorage_fact> target) { return facts_.write(target); }
 
 protected:
     fact_list facts_;
@@ -117,10 +117,10 @@ inline void cover_rest(const char *policy, latency_model &model, device_room &ro
 }
 
 // Completes the plan, returns it and states its value.
-inline void finish(const char *policy, latency_model &model, device_room &room, copies &out,
+inline void finish(const char *policy, latency_model &model, device_room &room, copies &copies,
                    fact_list &facts) {
     if (!model.has_cloud()) cover_rest(policy, model, room);
-    for (const moorage_copy &copy : model.copies()) out.push(copy.expert, copy.device);
+    for (const moorage_copy &copy : model.copies()) copies.push(copy.expert, copy.device);
     const double token_s = model.token_s();
     facts.add("objective_s", token_s);
     facts.add("saved_s", model.empty_s() - token_s);
@@ -167,13 +167,13 @@ public:
     }
     bool asked(uint32_t x) const { return asked_[x] != 0; }
     // Requires: devices in ascending order.
-    double of(uint32_t x, uint32_t device) {
+    double gain(uint32_t x, uint32_t device) {
         if (block_.empty()) return model_.gain(x, device);
-        if (const uint32_t block = device / width; block != now_) {
+        if (const uint32_t block = device / width; block != current_block_) {
             for (uint32_t y = 0; y < model_.experts(); ++y)
-                if (asked(y)) gains_[y] = block_[0].of(y, block);
+                if (asked(y)) gains_[y] = block_[0].compute_gains(y, block);
             stale_.assign(model_.experts(), 0);
-            now_ = block;
+            current_block_ = block;
         }
         return stale_[x] != 0 ? model_.gain(x, device) : gains_[x][device % width];
     }
@@ -188,7 +188,7 @@ private:
     std::vector<uint8_t> asked_, stale_;            // [X]
     std::vector<latency_model::gain_block> block_;  // one, or none
     std::vector<latency_model::gain_block::gains> gains_;
-    uint32_t now_ = latency_model::none;
+    uint32_t current_block_ = latency_model::none;
 };
 
 // The knapsack of a device alone: what each expert would save there. Also the curvature of
@@ -196,13 +196,13 @@ private:
 // first one. Models with K = 1 are the modular part and have none.
 inline knapsack pack(const latency_model &model, successive_gains &gains, uint32_t device,
                      uint64_t room_bytes, uint64_t units_max) {
-    knapsack made;
-    made.unit_bytes = unit_of(model, room_bytes, units_max, made.exact);
+    knapsack bag;
+    bag.unit_bytes = unit_of(model, room_bytes, units_max, bag.exact);
     double least = 1;
-    uint64_t all = 0;
+    uint64_t units_sum = 0;
     for (uint32_t x = 0; x < model.experts(); ++x) {
         if (!gains.asked(x) || model.holds(x, model.server_of(device))) continue;
-        const double gain = gains.of(x, device);
+        const double gain = gains.gain(x, device);
         // If sets are unknown, an expert saves as much last as first. Only an expert that is worth
         // less than this share of its possible worth can lower the least.
         if (model.grouped() && model.demand().host_model_top_k[model.model_of(x)] > 1 &&
@@ -212,20 +212,20 @@ inline knapsack pack(const latency_model &model, successive_gains &gains, uint32
         }
         if (gain < gain_min_s || model.bytes(x) > room_bytes) continue;
         const uint64_t units =
-            std::max<uint64_t>(1, (model.bytes(x) + made.unit_bytes - 1) / made.unit_bytes);
-        made.items.push_back({x, static_cast<uint32_t>(units), gain});
-        all += units;
+            std::max<uint64_t>(1, (model.bytes(x) + bag.unit_bytes - 1) / bag.unit_bytes);
+        bag.items.push_back({x, static_cast<uint32_t>(units), gain});
+        units_sum += units;
     }
-    made.units = static_cast<uint32_t>(std::min(all, room_bytes / made.unit_bytes));
-    made.curvature = 1 - least;
-    return made;
+    bag.units = static_cast<uint32_t>(std::min(units_sum, room_bytes / bag.unit_bytes));
+    bag.curvature = 1 - least;
+    return bag;
 }
 
 // Solves server after server, given the content of those before (Section V-B1). `solve` returns the
 // items of a knapsack that it takes, as indices.
 template <class Solve>
 void place_successively(const char *policy, const moorage_cluster &cluster,
-                        const moorage_demand &demand, uint64_t units_max, copies &out,
+                        const moorage_demand &demand, uint64_t units_max, copies &copies,
                         fact_list &facts, Solve solve) {
     latency_model model(cluster, demand);
     device_room room(model);
@@ -246,7 +246,7 @@ void place_successively(const char *policy, const moorage_cluster &cluster,
             room.take(bag.items[index].expert, d);
         }
     }
-    finish(policy, model, room, out, facts);
+    finish(policy, model, room, copies, facts);
     facts.add("curvature", curvature_most);
     const double share = std::max(0.0, 1 - curvature_most);
     facts.add("guarantee", !exact ? 0 : cluster.devices == 1 ? share : share / 2);

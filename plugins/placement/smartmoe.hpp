@@ -26,22 +26,23 @@ public:
         : always_cover_(setup.text("cover") == "always") {}
 
     void plan(const moorage_cluster &cluster, const moorage_demand &demand,
-              std::span<const moorage_copy>, moorage::copies &out) {
-        const placement::scene of = placement::read_scene(cluster, demand, always_cover_);
-        if (of.models.empty()) return;
-        devices_.assign(of.devices, {});
+              std::span<const moorage_copy>, moorage::copies &copies) {
+        const placement::scene scene = placement::read_scene(cluster, demand, always_cover_);
+        if (scene.models.empty()) return;
+        devices_.assign(scene.devices, {});
         // The room beyond whole shares is for the experts that do not divide.
         uint64_t needs = 0;
-        for (const placement::model &each : of.models)
-            needs += uint64_t{each.experts / of.devices} * each.layers * each.expert_bytes;
-        for (uint32_t device = 0; device < of.devices; ++device) {
-            if (of.cover && of.device_bytes[device] < needs)
-                placement::fail_share(device, of.device_bytes[device], needs);
-            devices_[device].left = of.device_bytes[device];
-            devices_[device].reserved = std::min(needs, of.device_bytes[device]);
+        for (const placement::model &model : scene.models)
+            needs += uint64_t{model.experts / scene.devices} * model.layers * model.expert_bytes;
+        for (uint32_t device = 0; device < scene.devices; ++device) {
+            if (scene.cover && scene.device_bytes[device] < needs)
+                placement::fail_share(device, scene.device_bytes[device], needs);
+            devices_[device].left = scene.device_bytes[device];
+            devices_[device].reserved = std::min(needs, scene.device_bytes[device]);
         }
-        for (const placement::model &each : of.models)
-            for (uint32_t layer = 0; layer < each.layers; ++layer) place(of, each, layer, out);
+        for (const placement::model &model : scene.models)
+            for (uint32_t layer = 0; layer < model.layers; ++layer)
+                place(scene, model, layer, copies);
     }
 
 private:
@@ -51,34 +52,35 @@ private:
         uint32_t count = 0, count_before = 0;
     };
     // Whether the device may get one more expert of the layer, within its share or beyond it.
-    static bool takes(const device &at, uint64_t bytes, uint32_t share, uint32_t beyond) {
-        if (at.count < share) return at.left >= bytes;
-        return at.count == share && beyond > 0 && at.left >= at.reserved + bytes;
+    static bool can_take(const device &device, uint64_t bytes, uint32_t share, uint32_t beyond) {
+        if (device.count < share) return device.left >= bytes;
+        return device.count == share && beyond > 0 && device.left >= device.reserved + bytes;
     }
     static bool lighter(const device &a, const device &b) {
         if (a.load != b.load) return a.load < b.load;
         if (a.load_before != b.load_before) return a.load_before < b.load_before;
         return a.count_before < b.count_before;
     }
-    void place(const placement::scene &of, const placement::model &of_model, uint32_t layer,
-               moorage::copies &out) {
-        const uint32_t first = of_model.first + layer * of_model.experts;
-        const uint32_t share = of_model.experts / of.devices;
-        const uint64_t bytes = of_model.expert_bytes;
-        uint32_t beyond = of_model.experts % of.devices;
-        std::vector<double> load(of_model.experts);
-        std::vector<uint32_t> order(of_model.experts);
+    void place(const placement::scene &scene, const placement::model &model, uint32_t layer,
+               moorage::copies &copies) {
+        const uint32_t first = model.first + layer * model.experts;
+        const uint32_t share = model.experts / scene.devices;
+        const uint64_t bytes = model.expert_bytes;
+        uint32_t beyond = model.experts % scene.devices;
+        std::vector<double> load(model.experts);
+        std::vector<uint32_t> order(model.experts);
         std::iota(order.begin(), order.end(), 0u);
-        for (const uint32_t expert : order) load[expert] = of.total_rate(first + expert);
+        for (const uint32_t expert : order) load[expert] = scene.total_rate(first + expert);
         std::stable_sort(order.begin(), order.end(),
                          [&](uint32_t a, uint32_t b) { return load[a] > load[b]; });
         for (const uint32_t expert : order) {
             device *best = nullptr;
-            for (device &each : devices_)
-                if (takes(each, bytes, share, beyond) && (!best || lighter(each, *best)))
-                    best = &each;
+            for (device &candidate : devices_)
+                if (can_take(candidate, bytes, share, beyond) &&
+                    (!best || lighter(candidate, *best)))
+                    best = &candidate;
             if (best == nullptr) {
-                if (!of.cover) continue;
+                if (!scene.cover) continue;
                 throw std::invalid_argument(
                     "no device has room for expert " + std::to_string(first + expert) +
                     " beside its even share; give the devices more memory or a cloud");
@@ -90,13 +92,13 @@ private:
             best->left -= bytes;
             best->load += load[expert];
             ++best->count;
-            out.push(first + expert, static_cast<uint32_t>(best - devices_.data()));
+            copies.push(first + expert, static_cast<uint32_t>(best - devices_.data()));
         }
-        for (device &each : devices_) {
-            each.load_before += each.load;
-            each.count_before += each.count;
-            each.load = 0;
-            each.count = 0;
+        for (device &device : devices_) {
+            device.load_before += device.load;
+            device.count_before += device.count;
+            device.load = 0;
+            device.count = 0;
         }
     }
 

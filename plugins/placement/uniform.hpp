@@ -31,13 +31,13 @@ public:
           always_cover_(setup.text("cover") == "always") {}
 
     void plan(const moorage_cluster &cluster, const moorage_demand &demand,
-              std::span<const moorage_copy>, moorage::copies &out) {
-        const placement::scene of = placement::read_scene(cluster, demand, always_cover_);
-        if (of.models.empty()) return;
-        shares_.assign(of.devices, {});
-        placement::for_each_layer(of, [&](const placement::model &of_model, uint32_t layer,
-                                          uint32_t turn) { deal(of, of_model, layer, turn); });
-        for (uint32_t device = 0; device < of.devices; ++device) give(of, device, out);
+              std::span<const moorage_copy>, moorage::copies &copies) {
+        const placement::scene scene = placement::read_scene(cluster, demand, always_cover_);
+        if (scene.models.empty()) return;
+        shares_.assign(scene.devices, {});
+        placement::for_each_layer(scene, [&](const placement::model &model, uint32_t layer,
+                                             uint32_t turn) { deal(scene, model, layer, turn); });
+        for (uint32_t device = 0; device < scene.devices; ++device) give(scene, device, copies);
     }
     bool adopt(const moorage_move &) { return false; }
 
@@ -47,35 +47,35 @@ private:
         uint32_t expert;
         uint64_t bytes;
     };
-    void deal(const placement::scene &of, const placement::model &of_model, uint32_t layer,
+    void deal(const placement::scene &scene, const placement::model &model, uint32_t layer,
               uint32_t turn) {
-        std::vector<uint32_t> order(of_model.experts);
-        std::iota(order.begin(), order.end(), of_model.first + layer * of_model.experts);
-        for (uint32_t i = 0; random_ && i + 1 < of_model.experts; ++i)
-            std::swap(order[i], order[i + host_.random_below(of_model.experts - i)]);
+        std::vector<uint32_t> order(model.experts);
+        std::iota(order.begin(), order.end(), model.first + layer * model.experts);
+        for (uint32_t i = 0; random_ && i + 1 < model.experts; ++i)
+            std::swap(order[i], order[i + host_.random_below(model.experts - i)]);
         uint32_t next = 0;
-        for (uint32_t block = 0; block < of.devices; ++block) {
+        for (uint32_t block = 0; block < scene.devices; ++block) {
             const uint32_t size =
-                of_model.experts / of.devices + (block < of_model.experts % of.devices ? 1 : 0);
+                model.experts / scene.devices + (block < model.experts % scene.devices ? 1 : 0);
             for (uint32_t i = 0; i < size; ++i)
-                shares_[(block + turn) % of.devices].push_back(
-                    {i, order[next++], of_model.expert_bytes});
+                shares_[(block + turn) % scene.devices].push_back(
+                    {i, order[next++], model.expert_bytes});
         }
     }
     // By rank, so that layers keep about equally many if not all fit.
-    void give(const placement::scene &of, uint32_t device, moorage::copies &out) {
+    void give(const placement::scene &scene, uint32_t device, moorage::copies &copies) {
         std::vector<entry> &share = shares_[device];
         std::stable_sort(share.begin(), share.end(),
                          [](const entry &a, const entry &b) { return a.rank < b.rank; });
         uint64_t needs = 0;
-        for (const entry &each : share) needs += each.bytes;
-        if (of.cover && needs > of.device_bytes[device])
-            placement::fail_share(device, of.device_bytes[device], needs);
-        uint64_t left = of.device_bytes[device];
-        for (const entry &each : share) {
-            if (each.bytes > left) continue;
-            left -= each.bytes;
-            out.push(each.expert, device);
+        for (const entry &placed : share) needs += placed.bytes;
+        if (scene.cover && needs > scene.device_bytes[device])
+            placement::fail_share(device, scene.device_bytes[device], needs);
+        uint64_t left = scene.device_bytes[device];
+        for (const entry &placed : share) {
+            if (placed.bytes > left) continue;
+            left -= placed.bytes;
+            copies.push(placed.expert, device);
         }
     }
 

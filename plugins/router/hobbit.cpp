@@ -66,22 +66,23 @@ private:
     void choose(const moorage::step &step, uint32_t token, moorage::route &route) const {
         const size_t row = size_t{token} * step.top_k;
         const float *const weights = step.host_weights + row;
-        const double all = std::accumulate(weights, weights + step.top_k, 0.0);
-        double before = 0;
+        const double total = std::accumulate(weights, weights + step.top_k, 0.0);
+        double better_weight = 0;
         for (uint32_t rank = 0; rank < step.top_k; ++rank) {
             const uint32_t state = state_[step.page(step.chosen(token)[rank])];
-            const bool first = before <= t1_ * all, second = rank == 0 || before <= t2_ * all;
+            const bool first = better_weight <= t1_ * total,
+                       second = rank == 0 || better_weight <= t2_ * total;
             route.host_classes[row + rank] = class_of(state, first, second);
-            before += weights[rank];
+            better_weight += weights[rank];
         }
     }
 
     uint8_t class_of(uint32_t state, bool first, bool second) const {
         const uint32_t known = state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT;
-        const bool here = (known & MOORAGE_WHOLE) == MOORAGE_WHOLE;
+        const bool is_present = (known & MOORAGE_WHOLE) == MOORAGE_WHOLE;
         const bool small = (state & MOORAGE_STATE_VERSION) != 0;
-        if (first || (here && !small)) return MOORAGE_CLASS_TOP;
-        if (!second && !here) return MOORAGE_CLASS_DROPPED;
+        if (first || (is_present && !small)) return MOORAGE_CLASS_TOP;
+        if (!second && !is_present) return MOORAGE_CLASS_DROPPED;
         return several_ ? MOORAGE_CLASS_SMALL : MOORAGE_CLASS_TOP;
     }
 

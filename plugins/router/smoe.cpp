@@ -112,17 +112,17 @@ private:
     }
 
     void choose(const moorage::step &step, uint32_t token, moorage::route &route) {
-        const std::span<const uint32_t> own = step.chosen(token);
+        const std::span<const uint32_t> chosen = step.chosen(token);
         uint32_t *experts = route.host_experts + size_t{token} * step.top_k;
         uint8_t *classes = route.host_classes + size_t{token} * step.top_k;
         const std::span<const float> scores = step.gate_scores(token);
         const float next = next_score_[token];
         absent_.clear();
-        for (uint32_t rank = 0; rank < own.size(); ++rank) {
-            experts[rank] = own[rank];
-            const bool low = next >= 0 && is_low(scores[own[rank]], next);
+        for (uint32_t rank = 0; rank < chosen.size(); ++rank) {
+            experts[rank] = chosen[rank];
+            const bool low = next >= 0 && is_low(scores[chosen[rank]], next);
             classes[rank] = low ? MOORAGE_CLASS_LOW : MOORAGE_CLASS_TOP;
-            if (low && !inside_[own[rank]]) absent_.push_back(own[rank]);
+            if (low && !inside_[chosen[rank]]) absent_.push_back(chosen[rank]);
         }
         if (absent_.empty()) return;
         find_substitutes(step, token);
@@ -136,9 +136,9 @@ private:
         absent_.erase(absent_.begin(), absent_.end() - static_cast<std::ptrdiff_t>(count));
         // The experts that stay keep their order. No substitute scores above any of them.
         uint32_t kept = 0;
-        for (uint32_t rank = 0; rank < own.size(); ++rank) {
-            if (std::find(absent_.begin(), absent_.end(), own[rank]) != absent_.end()) continue;
-            experts[kept] = own[rank];
+        for (uint32_t rank = 0; rank < chosen.size(); ++rank) {
+            if (std::find(absent_.begin(), absent_.end(), chosen[rank]) != absent_.end()) continue;
+            experts[kept] = chosen[rank];
             classes[kept++] = classes[rank];
         }
         for (size_t i = 0; i < count; ++i) {
@@ -149,13 +149,13 @@ private:
 
     void find_substitutes(const moorage::step &step, uint32_t token) {
         const std::span<const float> scores = step.gate_scores(token);
-        const std::span<const uint32_t> own = step.chosen(token);
+        const std::span<const uint32_t> chosen = step.chosen(token);
         const float next = next_score_[token];
         const double above = (1 - alpha_) * static_cast<double>(next);
         substitutes_.clear();
         for (uint32_t expert = 0; expert < step.experts; ++expert)
             if (scores[expert] > above && scores[expert] <= next && inside_[expert] &&
-                std::find(own.begin(), own.end(), expert) == own.end())
+                std::find(chosen.begin(), chosen.end(), expert) == chosen.end())
                 substitutes_.push_back(expert);
     }
 

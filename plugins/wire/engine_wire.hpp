@@ -20,7 +20,7 @@ public:
     void deactivate() { engine_.reset(); }
     void open(const moorage_wire_limits &limits) {
         if (engine_) throw std::logic_error("it is open already");
-        engine_.emplace(set_, limits);
+        engine_.emplace(settings_, limits);
     }
     uint64_t listen(std::string_view address, std::string &bound) {
         return opened().listen(address, bound);
@@ -48,12 +48,12 @@ public:
 
 protected:
     explicit engine_wire(const moorage::setup &setup) : host_(setup.host) {
-        set_.poll_us = static_cast<uint64_t>(setup.integer("poll_us"));
-        set_.silence_ms = static_cast<uint64_t>(setup.integer("silence_ms"));
+        settings_.poll_us = static_cast<uint64_t>(setup.integer("poll_us"));
+        settings_.silence_ms = static_cast<uint64_t>(setup.integer("silence_ms"));
     }
 
     const moorage::host host_;
-    Settings set_;
+    Settings settings_;
     std::optional<Engine> engine_;
 
 private:

@@ -403,7 +403,7 @@ kinds! {
 pub struct Holder<P> { plugin: moorage_plugin, host: Host, policy: P }
 
 // The text of a panic.
-fn said(panic: &(dyn std::any::Any + Send)) -> String {
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
@@ -413,7 +413,7 @@ unsafe fn guard<P, R>(plugin: *mut moorage_plugin, work: impl FnOnce(&mut P) -> 
     let holder = plugin as *mut Holder<P>;
     let host = (*holder).host;
     catch_unwind(AssertUnwindSafe(|| work(&mut (*holder).policy))).unwrap_or_else(|panic| {
-        host.set_error(&format!("panic: {}", said(&*panic)));
+        host.set_error(&format!("panic: {}", panic_text(&*panic)));
         std::process::abort()
     })
 }
@@ -453,8 +453,8 @@ impl<P: Policy> Holder<P> {
             return failed(host, "as many values as declared parameters are needed");
         }
         let setup = Setup { host, values: view(values, count as usize) };
-        let made = catch_unwind(AssertUnwindSafe(|| P::create(&setup)));
-        match made.unwrap_or_else(|panic| Err(format!("panic: {}", said(&*panic)))) {
+        let policy = catch_unwind(AssertUnwindSafe(|| P::create(&setup)));
+        match policy.unwrap_or_else(|panic| Err(format!("panic: {}", panic_text(&*panic)))) {
             Err(message) => failed(host, &message),
             Ok(policy) => {
                 let plugin = moorage_plugin {

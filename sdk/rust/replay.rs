@@ -30,39 +30,39 @@ struct Replayer<C> {
 impl<C: Replayed> Replayer<C> {
     unsafe fn tokens(&mut self) {
         let run = self.run;
-        let (stream, mut at): (u32, moorage_step) = (0, std::mem::zeroed());
-        at.size = std::mem::size_of::<moorage_step>() as u32;
-        at.phase = MOORAGE_DECODE;
-        at.token_count = 1;
-        at.top_k = run.width;
-        at.distinct_count = run.width;
-        at.experts = self.view.experts;
-        at.index = run.first_step;
-        at.visit = run.first_visit;
-        at.host_streams = &stream;
+        let (stream, mut step): (u32, moorage_step) = (0, std::mem::zeroed());
+        step.size = std::mem::size_of::<moorage_step>() as u32;
+        step.phase = MOORAGE_DECODE;
+        step.token_count = 1;
+        step.top_k = run.width;
+        step.distinct_count = run.width;
+        step.experts = self.view.experts;
+        step.index = run.first_step;
+        step.visit = run.first_visit;
+        step.host_streams = &stream;
         let (mut experts, mut outcomes) = (run.host_experts, run.host_outcomes);
         for token in 0..run.token_count as usize {
-            at.token = run.first_token + token as u64;
-            at.host_requests = run.host_requests.add(token);
+            step.token = run.first_token + token as u64;
+            step.host_requests = run.host_requests.add(token);
             for _ in 0..run.rounds {
                 for layer in 0..self.view.layers {
-                    at.layer = layer;
+                    step.layer = layer;
                     for _ in 0..run.repeats {
-                        at.host_chosen = experts;
-                        at.host_distinct = experts;
-                        self.step(&at, experts, outcomes);
-                        at.index += 1;
+                        step.host_chosen = experts;
+                        step.host_distinct = experts;
+                        self.step(&step, experts, outcomes);
+                        step.index += 1;
                         experts = experts.add(run.width as usize);
                         outcomes = outcomes.add(run.width as usize);
                     }
-                    at.visit += 1;
+                    step.visit += 1;
                 }
             }
         }
     }
 
-    unsafe fn step(&mut self, at: &moorage_step, experts: *const u32, outcomes: *mut u32) {
-        let first = at.layer * self.view.experts;
+    unsafe fn step(&mut self, step: &moorage_step, experts: *const u32, outcomes: *mut u32) {
+        let first = step.layer * self.view.experts;
         let width = self.run.width as usize;
         let state = |i: usize| self.run.host_state.add((first + *experts.add(i)) as usize);
         let mut misses = 0;
@@ -72,8 +72,8 @@ impl<C: Replayed> Replayer<C> {
             *outcomes.add(i) = if absent { 0 } else { MOORAGE_REPLAY_KEPT };
             *state(i) |= MOORAGE_STATE_PINNED;
         }
-        if let Some(observe) = C::OBSERVE { observe(self.plugin, at); }
-        if misses > 0 { self.make_room(at.layer, misses, experts, outcomes); }
+        if let Some(observe) = C::OBSERVE { observe(self.plugin, step); }
+        if misses > 0 { self.make_room(step.layer, misses, experts, outcomes); }
         for i in 0..width { *state(i) &= !MOORAGE_STATE_PINNED; }
     }
 

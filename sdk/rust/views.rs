@@ -198,27 +198,27 @@ impl moorage_forecast {
     }
     fn target_of<T>(&self, data: *const T, index: u32) -> &[T] {
         let offsets = self.offsets();
-        let all = unsafe { view(data, offsets[self.target_count as usize] as usize) };
-        if all.is_empty() { return all; }
-        &all[offsets[index as usize] as usize..offsets[index as usize + 1] as usize]
+        let values = unsafe { view(data, offsets[self.target_count as usize] as usize) };
+        if values.is_empty() { return values; }
+        &values[offsets[index as usize] as usize..offsets[index as usize + 1] as usize]
     }
     // Scores of a target's experts; empty if there are none.
     pub fn scores(&self, index: u32) -> &[f32] { self.target_of(self.host_scores, index) }
     // Experts of one token for target 0, best first; empty if not known.
     pub fn token_experts(&self, token: u32) -> &[u32] {
         let width = self.token_predictions as usize;
-        let all = unsafe {
+        let entries = unsafe {
             row(self.host_token_experts, self.token_count as usize, width, token as usize)
         };
-        let count = all.iter().position(|&expert| expert == MOORAGE_NONE);
-        &all[..count.unwrap_or(all.len())]
+        let count = entries.iter().position(|&expert| expert == MOORAGE_NONE);
+        &entries[..count.unwrap_or(entries.len())]
     }
     pub fn token_scores(&self, token: u32) -> &[f32] {
         let width = self.token_predictions as usize;
-        let all = unsafe {
+        let entries = unsafe {
             row(self.host_token_scores, self.token_count as usize, width, token as usize)
         };
-        &all[..all.len().min(self.token_experts(token).len())]
+        &entries[..entries.len().min(self.token_experts(token).len())]
     }
     // Layer and predicted experts of a target, best first.
     pub fn target(&self, index: u32) -> (u32, &[u32]) {
@@ -263,9 +263,9 @@ impl moorage_items {
         unsafe {
             let first = view(self.host_remote_first, self.count as usize + 1);
             if first.is_empty() { return &[]; }
-            let all = view(data, first[self.count as usize] as usize);
-            if all.is_empty() { return all; }
-            &all[first[item] as usize..first[item + 1] as usize]
+            let entries = view(data, first[self.count as usize] as usize);
+            if entries.is_empty() { return entries; }
+            &entries[first[item] as usize..first[item + 1] as usize]
         }
     }
 }
@@ -288,9 +288,9 @@ impl moorage_move {
 }
 // Accessors of arrays: name, field, length or rows and width, element.
 macro_rules! arrays {
-    ($($name:ident: $field:ident[$length:ident $(+ $more:literal)?] $type:ty;)*) => {$(
+    ($($name:ident: $field:ident[$length:ident $(+ $extra:literal)?] $type:ty;)*) => {$(
         pub fn $name(&self) -> &[$type] {
-            unsafe { view(self.$field, self.$length as usize $(+ $more)?) }
+            unsafe { view(self.$field, self.$length as usize $(+ $extra)?) }
         }
     )*};
 }
@@ -371,8 +371,8 @@ impl moorage_demand {
     pub fn group(&self, group: u32) -> &[u32] {
         unsafe {
             let first = view(self.host_group_first, self.groups as usize + 1);
-            let all = view(self.host_group_experts, first[self.groups as usize] as usize);
-            &all[first[group as usize] as usize..first[group as usize + 1] as usize]
+            let experts = view(self.host_group_experts, first[self.groups as usize] as usize);
+            &experts[first[group as usize] as usize..first[group as usize + 1] as usize]
         }
     }
 }

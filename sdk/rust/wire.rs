@@ -27,8 +27,8 @@ pub trait Remember: Wire {
 
 impl moorage_wire_target {
     pub fn addresses(&self) -> Vec<String> {
-        let all = unsafe { view(self.host_addresses, self.address_count as usize) };
-        all.iter().map(|&text| unsafe { text_of(text) }).collect()
+        let addresses = unsafe { view(self.host_addresses, self.address_count as usize) };
+        addresses.iter().map(|&text| unsafe { text_of(text) }).collect()
     }
     // The identity that the peer must prove; "": any peer.
     pub fn identity(&self) -> String { unsafe { text_of(self.host_identity) } }
@@ -52,7 +52,7 @@ unsafe fn guard_shared<P, R>(plugin: *mut moorage_plugin, work: impl FnOnce(&P, 
     let holder = plugin as *const Holder<P>;
     let host = (*holder).host;
     catch_unwind(AssertUnwindSafe(|| work(&(*holder).policy, host))).unwrap_or_else(|panic| {
-        host.set_error(&format!("panic: {}", said(&*panic)));
+        host.set_error(&format!("panic: {}", panic_text(&*panic)));
         std::process::abort()
     })
 }
@@ -72,14 +72,14 @@ impl<P: Wire> Table<P, moorage_wire> {
         plugin: *mut moorage_plugin, address: *const c_char, bound: *mut c_char, number: *mut u64,
     ) -> i32 {
         guard_shared::<P, _>(plugin, |p, host| {
-            let made = p.listen(&text_of(address)).map(|(listener, text)| {
+            let status = p.listen(&text_of(address)).map(|(listener, text)| {
                 let room = view_mut(bound as *mut u8, MOORAGE_WIRE_ADDRESS_MAX as usize);
                 let count = text.len().min(room.len() - 1);
                 room[..count].copy_from_slice(&text.as_bytes()[..count]);
                 room[count] = 0;
                 *number = listener;
             });
-            status_of(host, made)
+            status_of(host, status)
         })
     }
     unsafe extern "C" fn connect(
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn remember_thunk<P: Remember>(
     plugin: *mut moorage_plugin, memory: *const c_void, bytes: u64, number: *mut u64,
 ) -> i32 {
     guard_shared::<P, _>(plugin, |p, host| {
-        status_of(host, p.remember(memory, bytes).map(|made| *number = made))
+        status_of(host, p.remember(memory, bytes).map(|memory_number| *number = memory_number))
     })
 }
 pub unsafe extern "C" fn forget_thunk<P: Remember>(plugin: *mut moorage_plugin, memory: u64) {

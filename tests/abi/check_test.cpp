@@ -41,8 +41,8 @@ run_of_check check(const std::string &arguments) {
     const int state = std::system(command.c_str());
     run_of_check done;
     done.exit_code = WIFEXITED(state) ? WEXITSTATUS(state) : -1;
-    std::ifstream in(report);
-    if (in) done.report = json::parse(in, nullptr, false);
+    std::ifstream stream(report);
+    if (stream) done.report = json::parse(stream, nullptr, false);
     fs::remove(report);
     return done;
 }
@@ -52,8 +52,8 @@ std::string quoted(const fs::path &path) { return "'" + path.string() + "'"; }
 // Names of the tests with this outcome.
 std::vector<std::string> tests_that(const json &report, const std::string &outcome) {
     std::vector<std::string> names;
-    for (const json &one : report["tests"])
-        if (one["outcome"] == outcome) names.push_back(one["test"]);
+    for (const json &test : report["tests"])
+        if (test["outcome"] == outcome) names.push_back(test["test"]);
     return names;
 }
 
@@ -146,18 +146,18 @@ void expect_broken(const broken_rule &rule) {
     const std::string name = std::string(rule.library) + " in " + rule.test;
     CAPTURE(name);
     const fs::path library = build / "bad" / (std::string(rule.library) + ".so");
-    const std::string of = rule.library;
+    const std::string library_name = rule.library;
     const char *limit_s = moorage::test::sanitized ? "60" : "20";
-    if (of.starts_with("wire_")) limit_s = moorage::test::sanitized ? "20" : "10";
-    if (of == "hangs" || of == "wire_deaf_to_wake") limit_s = "1";
+    if (library_name.starts_with("wire_")) limit_s = moorage::test::sanitized ? "20" : "10";
+    if (library_name == "hangs" || library_name == "wire_deaf_to_wake") limit_s = "1";
     const auto done = check(quoted(library) + " --timeout " + limit_s +
                             (rule.only ? std::string(" --only ") + rule.test : ""));
     REQUIRE(done.report.is_object());
     std::string outcome, text, clock;
-    for (const json &one : done.report["tests"])
-        if (one["test"] == rule.test) outcome = one["outcome"], text = one["text"];
-    for (const json &one : done.report["tests"])
-        if (one["test"] == "reads-wall-clock") clock = one["outcome"];
+    for (const json &test : done.report["tests"])
+        if (test["test"] == rule.test) outcome = test["outcome"], text = test["text"];
+    for (const json &test : done.report["tests"])
+        if (test["test"] == "reads-wall-clock") clock = test["outcome"];
     if (std::string(rule.library) == "wall_clock" && clock == "skipped") {
         MESSAGE(name << ": the clock cannot be moved in this build");
         return;
@@ -182,14 +182,14 @@ void expect_broken(const broken_rule &rule) {
 
 TEST_CASE("every bundled policy keeps the rules") {
     size_t libraries = 0;
-    for (const fs::directory_entry &at : fs::recursive_directory_iterator(build / "plugins")) {
-        if (at.path().extension() != ".so") continue;
-        if (at.path().parent_path().filename() == "registry") continue;  // parts of the program
-        CAPTURE(at.path().string());
+    for (const fs::directory_entry &entry : fs::recursive_directory_iterator(build / "plugins")) {
+        if (entry.path().extension() != ".so") continue;
+        if (entry.path().parent_path().filename() == "registry") continue;  // parts of the program
+        CAPTURE(entry.path().string());
         const char *limit_s = moorage::test::sanitized ? "600" : "60";
         // This test does not look at a plan's quality. A shorter search of joint is enough.
-        const bool joint = at.path().stem() == "joint";
-        const auto done = check(quoted(at.path()) + " --timeout " + limit_s +
+        const bool joint = entry.path().stem() == "joint";
+        const auto done = check(quoted(entry.path()) + " --timeout " + limit_s +
                                 (joint ? " --param placement.joint.effort=20000" : ""));
         REQUIRE(done.report.is_object());
         for (const char *outcome : {"failed", "crashed", "warning"})
@@ -205,11 +205,11 @@ TEST_CASE("each bad policy fails in the test of the rule that it breaks") {
 }
 
 TEST_CASE("every bad policy that is built is expected to fail") {
-    for (const fs::directory_entry &at : fs::directory_iterator(build / "bad")) {
-        if (at.path().extension() != ".so") continue;
-        CAPTURE(at.path().string());
+    for (const fs::directory_entry &entry : fs::directory_iterator(build / "bad")) {
+        if (entry.path().extension() != ".so") continue;
+        CAPTURE(entry.path().string());
         const auto known = [&](const broken_rule &rule) {
-            return at.path().stem() == rule.library;
+            return entry.path().stem() == rule.library;
         };
         CHECK(std::any_of(std::begin(broken_rules), std::end(broken_rules), known));
     }
@@ -220,8 +220,8 @@ namespace {
 // The calls that `plugins check` and `plugins describe` list for a library's first policy.
 std::string calls_checked(const fs::path &library) {
     const auto done = check(quoted(library) + " --only calls-found");
-    for (const json &one : done.report["tests"])
-        if (one["test"] == "calls-found") return one["text"];
+    for (const json &test : done.report["tests"])
+        if (test["test"] == "calls-found") return test["text"];
     return "nothing";
 }
 json calls_described(const std::string &policy, const fs::path &folder) {
@@ -231,8 +231,8 @@ json calls_described(const std::string &policy, const fs::path &folder) {
                                 " --set plugins.path=" + quoted(folder) + " --json " +
                                 quoted(file) + " > /dev/null";
     REQUIRE(std::system(command.c_str()) == 0);
-    std::ifstream in(file);
-    const json described = json::parse(in, nullptr, false);
+    std::ifstream stream(file);
+    const json described = json::parse(stream, nullptr, false);
     fs::remove(file);
     return described["calls"][0];
 }
@@ -260,7 +260,7 @@ TEST_CASE("check and describe say which calls were found") {
 
 TEST_CASE("equal seeds give equal reports but for the times") {
     const auto strip = [](json report) {
-        for (json &one : report["tests"]) one.erase("seconds");
+        for (json &test : report["tests"]) test.erase("seconds");
         return report.dump();
     };
     const std::string arguments = quoted(build / "bad/own_random.so") + " --seed 7 --timeout 20";

@@ -21,9 +21,9 @@ using moorage::core::json;
 inline const fs::path build = MOORAGE_BINARY_DIR, source = MOORAGE_SOURCE_DIR;
 
 inline std::string text_of(const fs::path &file) {
-    std::ostringstream all;
-    all << std::ifstream(file).rdbuf();
-    return all.str();
+    std::ostringstream text;
+    text << std::ifstream(file).rdbuf();
+    return text.str();
 }
 
 struct outcome {
@@ -32,13 +32,13 @@ struct outcome {
     json figures;
 };
 
-// Runs "moorage ARGUMENTS --json F". `before` goes in front, for the environment.
-inline outcome program(const std::string &arguments, const std::string &before = "") {
+// Runs "moorage ARGUMENTS --json F". `environment` goes in front, such as "NAME=1".
+inline outcome program(const std::string &arguments, const std::string &environment = "") {
     const fs::path base =
         fs::temp_directory_path() / ("moorage-hostile-" + std::to_string(getpid()));
     const std::string json_file = base.string() + ".json", errors = base.string() + ".err",
                       text = base.string() + ".txt";
-    const std::string command = before + " '" + (build / "bin/moorage").string() + "' " +
+    const std::string command = environment + " '" + (build / "bin/moorage").string() + "' " +
                                 arguments + " --json " + json_file + " > " + text + " 2> " + errors;
     const int state = std::system(command.c_str());
     outcome done;

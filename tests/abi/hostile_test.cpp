@@ -39,7 +39,7 @@ std::string run_with(const std::string &stage, const std::string &call, const st
 
 // Calls of each kind: their names for `in`, and in messages.
 struct call_of_kind {
-    const char *stage, *in, *name, *kind;
+    const char *stage, *key, *name, *kind;
     bool in_step = true;
 };
 const call_of_kind calls[] = {
@@ -120,29 +120,29 @@ const way_to_die ways[] = {
     {"deadlock", 0, 0, "did not return within 300 ms", true},
 };
 
-void check_named(const call_of_kind &at, const way_to_die &way) {
+void check_named(const call_of_kind &hostile_call, const way_to_die &way) {
     // The allocator of the thread sanitizer accepts this.
     if (moorage::test::thread_checks && way.deed == std::string("free_twice")) return;
-    const std::string what = std::string(at.in) + " does " + way.deed;
-    CAPTURE(what);
-    const outcome done = program(run_with(at.stage, at.in, way.deed));
+    const std::string title = std::string(hostile_call.key) + " does " + way.deed;
+    CAPTURE(title);
+    const outcome done = program(run_with(hostile_call.stage, hostile_call.key, way.deed));
     CAPTURE(done.errors);
     // A placement policy runs in a row, whose death must not harm others.
-    const bool row = at.stage == std::string("placement");
+    const bool row = hostile_call.stage == std::string("placement");
     REQUIRE(done.code == (row ? 1 : 3));
-    const json &told = row ? done.figures["results"][0]["death"] : done.figures["failed"];
-    CHECK(told["policy"] == "hostile");
-    CHECK(told["library"].get<std::string>().ends_with("hostile/hostile/hostile.so"));
-    CHECK(told["call"] == at.name);
-    if (*at.kind) CHECK(told["kind"] == at.kind);
-    CHECK(told["layer"].is_number() == at.in_step);
-    CHECK(told["token"].is_number() == at.in_step);
-    CHECK(told["overran"] == way.overran);
+    const json &failure = row ? done.figures["results"][0]["death"] : done.figures["failed"];
+    CHECK(failure["policy"] == "hostile");
+    CHECK(failure["library"].get<std::string>().ends_with("hostile/hostile/hostile.so"));
+    CHECK(failure["call"] == hostile_call.name);
+    if (*hostile_call.kind) CHECK(failure["kind"] == hostile_call.kind);
+    CHECK(failure["layer"].is_number() == hostile_call.in_step);
+    CHECK(failure["token"].is_number() == hostile_call.in_step);
+    CHECK(failure["overran"] == way.overran);
     if (way.signal != 0)
-        CHECK(told["signal"] == std::string("SIG") + sigabbrev_np(way.signal));
+        CHECK(failure["signal"] == std::string("SIG") + sigabbrev_np(way.signal));
     else if (!way.overran)
-        CHECK(told["exit_code"] == way.exit_code);
-    const std::string text = told["error"];
+        CHECK(failure["exit_code"] == way.exit_code);
+    const std::string text = failure["error"];
     CHECK(text.find(way.note) != std::string::npos);
     CHECK(done.errors.find("moorage: " + std::string(row ? "hostile: " : "") + text) !=
           std::string::npos);
@@ -151,7 +151,7 @@ void check_named(const call_of_kind &at, const way_to_die &way) {
 }  // namespace
 
 TEST_CASE("a policy that dies in any call of any kind is named") {
-    for (const call_of_kind &at : calls) check_named(at, ways[0]);
+    for (const call_of_kind &hostile_call : calls) check_named(hostile_call, ways[0]);
 }
 
 TEST_CASE("whatever it dies of") {
@@ -181,7 +181,7 @@ TEST_CASE("what a policy takes before the run is not of its first token") {
 
 TEST_CASE("what a policy is lent it cannot change") {
     const struct {
-        const char *stage, *in, *deed;
+        const char *stage, *call, *deed;
     } lent[] = {{"cache", "victims", "write_state"},    {"cache", "victims", "write_slots"},
                 {"cache", "victims", "write_used"},     {"cache", "victims", "write_split"},
                 {"cache", "victims", "write_view"},     {"cache", "victims", "write_costs"},
@@ -190,19 +190,19 @@ TEST_CASE("what a policy is lent it cannot change") {
                 {"router", "select", "write_chosen"},   {"router", "select", "write_beyond"},
                 {"prefetch", "x", "write_forecast"},    {"dispatch", "x", "write_items"},
                 {"dispatch", "x", "write_table"},       {"budget", "x", "write_request"}};
-    for (const auto &one : lent) {
-        CAPTURE(one.deed);
-        const outcome done = program(run_with(one.stage, one.in, one.deed));
+    for (const auto &attempt : lent) {
+        CAPTURE(attempt.deed);
+        const outcome done = program(run_with(attempt.stage, attempt.call, attempt.deed));
         CAPTURE(done.errors);
         CHECK(done.code == 3);
         if (!address_checks) CHECK(done.figures["failed"]["signal"] == "SIGSEGV");
         CHECK(done.figures["failed"]["policy"] == "hostile");
     }
     // A plan is asked for once, so lent memory is compared after it. Limits are a copy.
-    for (const std::string what : {"cluster", "demand"}) {
-        const outcome done = program(run_with("placement", "x", "write_" + what));
+    for (const std::string memory : {"cluster", "demand"}) {
+        const outcome done = program(run_with("placement", "x", "write_" + memory));
         CHECK(done.code == 1);
-        CHECK(done.errors.find("placement plugin hostile: plan wrote to the " + what +
+        CHECK(done.errors.find("placement plugin hostile: plan wrote to the " + memory +
                                ", which was lent for reading") != std::string::npos);
     }
     CHECK(program(run_with("router", "x", "write_limits")).text ==
@@ -227,7 +227,7 @@ TEST_CASE("calls that a policy leaves to the default are counted under its name"
 
 TEST_CASE("a change of the process is a fault of who made it, and is put back") {
     const struct {
-        const char *deed, *said;
+        const char *deed, *message;
         bool by_default;  // found in steps without guard = "full"
     } changes[] = {{"rounding", "floating-point environment", true},
                    {"traps", "floating-point environment", true},
@@ -238,21 +238,23 @@ TEST_CASE("a change of the process is a fault of who made it, and is put back") 
                    {"mask", "the mask of blocked signals", false}};
     const outcome sound = program(run_with("cache", "nowhere", "nothing"));
     REQUIRE(sound.code == 0);
-    for (const auto &one : changes) {
-        CAPTURE(one.deed);
-        const std::string step = run_with("cache", "victims", one.deed);
+    for (const auto &change : changes) {
+        CAPTURE(change.deed);
+        const std::string step = run_with("cache", "victims", change.deed);
         // Without checks within steps, lasting changes are found at the end.
-        const std::string what = one.said;
-        if (!one.by_default && what.find("signal") == what.npos && what.find("SIG") == what.npos) {
+        const std::string message = change.message;
+        if (!change.by_default && message.find("signal") == message.npos &&
+            message.find("SIG") == message.npos) {
             const outcome late = program(step + " --set plugins.guard=default");
             CHECK(late.code == 0);
-            CHECK(late.figures["warnings"].dump().find(what + " of the process") != what.npos);
+            CHECK(late.figures["warnings"].dump().find(message + " of the process") !=
+                  message.npos);
         }
-        const std::string full = one.by_default ? "" : " --set plugins.guard=full";
+        const std::string full = change.by_default ? "" : " --set plugins.guard=full";
         const outcome done = program(step + full);
         CHECK(done.code == 1);
         CHECK(done.errors.find("policy hostile: victims changed ") != std::string::npos);
-        CHECK(done.errors.find(one.said) != std::string::npos);
+        CHECK(done.errors.find(change.message) != std::string::npos);
         // With replacement the run goes on, and its figures are those of a sound policy.
         outcome replaced = program(step + full + " --set plugins.on_fault=replace");
         REQUIRE(replaced.code == 0);
@@ -260,12 +262,12 @@ TEST_CASE("a change of the process is a fault of who made it, and is put back") 
         for (const char *figure : {"tpot_ms", "experts", "bytes", "layers", "time_ms"})
             CHECK(replaced.figures[figure] == sound.figures[figure]);
         // Outside of steps everything is always checked.
-        const outcome control = program(run_with("budget", "budget_plan", one.deed));
+        const outcome control = program(run_with("budget", "budget_plan", change.deed));
         CHECK(control.code == 1);
-        CHECK(control.errors.find(one.said) != std::string::npos);
-        const outcome made = program(run_with("router", "create", one.deed));
-        CHECK(made.code == 1);
-        CHECK(made.errors.find(one.said) != std::string::npos);
+        CHECK(control.errors.find(change.message) != std::string::npos);
+        const outcome creation = program(run_with("router", "create", change.deed));
+        CHECK(creation.code == 1);
+        CHECK(creation.errors.find(change.message) != std::string::npos);
     }
 }
 
@@ -285,16 +287,17 @@ TEST_CASE("opening a library that dies, hangs or changes the process") {
     const std::string config = "run '" + (source / "configs/quickstart.toml").string() +
                                "' --set run.tokens=12 --set plugins.path='" + door +
                                "' --set cache.plugin=door --set plugins.call_limit_ms=300";
-    for (const char *at : {"moorage_module_v2", "descriptor", "init", "get_interface", "deinit"}) {
+    for (const char *function :
+         {"moorage_module_v2", "descriptor", "init", "get_interface", "deinit"}) {
         for (const char *deed : {"write_null", "exit_7", "loop"}) {
-            CAPTURE(at);
+            CAPTURE(function);
             CAPTURE(deed);
             const outcome done =
-                program(config, std::string("HOSTILE_AT=") + at + " HOSTILE_DOES=" + deed);
+                program(config, std::string("HOSTILE_AT=") + function + " HOSTILE_DOES=" + deed);
             CAPTURE(done.errors);
             CHECK(done.code == 3);
             CHECK(done.errors.find("door.so") != std::string::npos);
-            CHECK(done.figures["failed"]["call"] == at);
+            CHECK(done.figures["failed"]["call"] == function);
         }
     }
 }
@@ -305,16 +308,16 @@ TEST_CASE("the conformance kit names the call, and finds what it changed") {
         const outcome done = program("plugins check '" + hostile + "/hostile.so' --only " + test,
                                      "HOSTILE_DOES=" + deed + " HOSTILE_IN=" + call);
         REQUIRE(done.code == 1);
-        for (const json &one : done.figures["tests"])
-            if (one["test"] == test) return one;
+        for (const json &entry : done.figures["tests"])
+            if (entry["test"] == test) return entry;
         FAIL("no such test");
         return json();
     };
-    for (const call_of_kind &at : calls) {
-        CAPTURE(at.in);
-        const std::string name = at.name, kind = at.kind;
+    for (const call_of_kind &hostile_call : calls) {
+        CAPTURE(hostile_call.key);
+        const std::string name = hostile_call.name, kind = hostile_call.kind;
         const bool shared = name == "plan" || name == "outcome";
-        const json dead = check("life-cycle", at.in, "write_null");
+        const json dead = check("life-cycle", hostile_call.key, "write_null");
         CHECK(dead["outcome"] == "crashed");
         CHECK(dead["text"].get<std::string>().find(
                   " in " + name + (shared ? " (" + kind + ")" : "")) != std::string::npos);
@@ -329,19 +332,19 @@ TEST_CASE("the conformance kit names the call, and finds what it changed") {
 
 TEST_CASE("in compare a policy of any kind costs its own row, which names it") {
     const struct {
-        const char *stage, *in, *beside;
+        const char *stage, *key, *rival;
     } kinds[] = {{"router", "select", "topk"},
                  {"prefetch", "prefetch_plan", "next_gate"},
                  {"dispatch", "assign", "load_all"},
                  {"transport", "next", "direct"},
                  {"budget", "budget_plan", "uniform"}};
-    for (const auto &one : kinds) {
-        CAPTURE(one.stage);
-        const std::string stage = one.stage;
+    for (const auto &kind : kinds) {
+        CAPTURE(kind.stage);
+        const std::string stage = kind.stage;
         const outcome done = program(
             "compare " + buffered + (stage == "budget" ? " --set memory.sharing=per-layer" : "") +
-            " --sweep " + stage + ".plugin=hostile," + one.beside + " --set " + stage +
-            ".hostile.in=" + one.in + " --set " + stage +
+            " --sweep " + stage + ".plugin=hostile," + kind.rival + " --set " + stage +
+            ".hostile.in=" + kind.key + " --set " + stage +
             ".hostile.does=abort --set plugins.path='" + hostile + "'");
         CHECK(done.code == 1);
         CHECK(done.errors.find(stage + " policy hostile (") != std::string::npos);
@@ -382,25 +385,25 @@ TEST_CASE("a panic in Rust ends the run, with its text") {
         program("run " + few_tokens + " --set cache.plugin=rust_cache --set plugins.path='" +
                 folder.string() + "'");
     CHECK(done.code == 3);
-    const json &told = done.figures["failed"];
-    CHECK(told["policy"] == "rust_cache");
-    CHECK(told["call"] == "victims");
-    CHECK(told["layer"].is_number());
-    CHECK(told["error"].get<std::string>().find("I know no victim") != std::string::npos);
+    const json &failure = done.figures["failed"];
+    CHECK(failure["policy"] == "rust_cache");
+    CHECK(failure["call"] == "victims");
+    CHECK(failure["layer"].is_number());
+    CHECK(failure["error"].get<std::string>().find("I know no victim") != std::string::npos);
 }
 
 TEST_CASE("text and JSON are the same whatever the guard, and whoever runs it") {
-    const auto with = [](const std::string &guard, const std::string &before) {
+    const auto run_output = [](const std::string &guard, const std::string &environment) {
         const std::string line = "run '" + (source / "configs/quickstart.toml").string() +
                                  "' --set run.tokens=300 --set prefetch.plugin=random"
                                  " --set memory.buffer_experts=4 --set plugins.guard=" +
                                  guard;
-        const outcome done = program(line, before);
+        const outcome done = program(line, environment);
         REQUIRE(done.code == 0);
         return done.text + done.figures.dump();
     };
-    const std::string usual = with("default", "");
-    CHECK(with("full", "") == usual);
-    CHECK(with("off", "") == usual);
-    CHECK(with("default", "MOORAGE_ONE_PROCESS=1") == usual);
+    const std::string usual = run_output("default", "");
+    CHECK(run_output("full", "") == usual);
+    CHECK(run_output("off", "") == usual);
+    CHECK(run_output("default", "MOORAGE_ONE_PROCESS=1") == usual);
 }

@@ -23,14 +23,14 @@
         typedef type current;     \
         const char *name = #type; \
         size_t end = 0;           \
-        fprintf(out, "struct %s %zu\n", name, sizeof(current));
-#define FIELD(field)                                                                        \
-    fprintf(out, "  %zu %zu %s\n", offsetof(current, field), sizeof(((current *)0)->field), \
-            #field);                                                                        \
-    if (offsetof(current, field) != end) {                                                  \
-        fprintf(stderr, "%s: a gap before %s, or a field is not listed\n", name, #field);   \
-        ++gaps;                                                                             \
-    }                                                                                       \
+        fprintf(output, "struct %s %zu\n", name, sizeof(current));
+#define FIELD(field)                                                                           \
+    fprintf(output, "  %zu %zu %s\n", offsetof(current, field), sizeof(((current *)0)->field), \
+            #field);                                                                           \
+    if (offsetof(current, field) != end) {                                                     \
+        fprintf(stderr, "%s: a gap before %s, or a field is not listed\n", name, #field);      \
+        ++gaps;                                                                                \
+    }                                                                                          \
     end = offsetof(current, field) + sizeof(((current *)0)->field);
 #define END                                                                                    \
     if (end != sizeof(current) || sizeof(current) % 8 != 0) {                                  \
@@ -38,10 +38,10 @@
         ++gaps;                                                                                \
     }                                                                                          \
     }
-#define CONSTANT(name) fprintf(out, "constant %s %llu\n", #name, (unsigned long long)name);
-#define ID(name) fprintf(out, "id %s %s\n", #name, name);
+#define CONSTANT(name) fprintf(output, "constant %s %llu\n", #name, (unsigned long long)name);
+#define ID(name) fprintf(output, "id %s %s\n", #name, name);
 
-static inline int write_layout(FILE *out) {
+static inline int write_layout(FILE *output) {
     int gaps = 0;
 #include "layout_list.h"
     return gaps;

@@ -31,10 +31,10 @@ std::string contents(const std::filesystem::path &path) {
 std::string printed(int (*write)(FILE *), int &gaps) {
     char *text = nullptr;
     size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    REQUIRE(out != nullptr);
-    gaps = write(out);
-    std::fclose(out);
+    FILE *stream = open_memstream(&text, &size);
+    REQUIRE(stream != nullptr);
+    gaps = write(stream);
+    std::fclose(stream);
     const std::unique_ptr<char, decltype(&std::free)> owner(text, &std::free);
     return {text, size};
 }
@@ -58,8 +58,9 @@ std::set<std::string> names(const std::string &layout, const std::string &kind) 
 std::set<std::string> matches(const std::string &text, const char *pattern) {
     std::set<std::string> found;
     const std::regex expression(pattern);
-    for (std::sregex_iterator at(text.begin(), text.end(), expression), end; at != end; ++at)
-        found.insert((*at)[1].str());
+    for (std::sregex_iterator match(text.begin(), text.end(), expression), end; match != end;
+         ++match)
+        found.insert((*match)[1].str());
     return found;
 }
 
@@ -77,15 +78,15 @@ TEST_CASE("the layout is the one of the golden file") {
                         " of layout_2_1.txt is gone: ", expected);
         CHECK_MESSAGE(line == expected, "line ", number, " of layout_2_1.txt");
     }
-    std::string more;
-    CHECK_MESSAGE(!std::getline(ours, more), "not in layout_2_1.txt: ", more);
+    std::string extra_line;
+    CHECK_MESSAGE(!std::getline(ours, extra_line), "not in layout_2_1.txt: ", extra_line);
 }
 
 TEST_CASE("every struct, constant and id of the headers is in the list") {
     int gaps = -1;
-    const std::string all = printed(write_layout, gaps);
-    const std::set<std::string> structs = names(all, "struct"), constants = names(all, "constant"),
-                                ids = names(all, "id");
+    const std::string layout = printed(write_layout, gaps);
+    const std::set<std::string> structs = names(layout, "struct"),
+                                constants = names(layout, "constant"), ids = names(layout, "id");
     int headers = 0;
     for (const auto &entry : std::filesystem::recursive_directory_iterator(sdk / "include")) {
         if (entry.path().extension() != ".h") continue;
@@ -146,14 +147,16 @@ TEST_CASE("every array that the host lends has an accessor in Rust") {
                                              "moorage_orders", "moorage_budget_plan"};
     const std::regex expression("struct (moorage_\\w+) \\{([^}]*)\\}");
     size_t fields = 0;
-    for (std::sregex_iterator at(abi.begin(), abi.end(), expression), end; at != end; ++at) {
-        const std::string name = (*at)[1].str();
+    for (std::sregex_iterator match(abi.begin(), abi.end(), expression), end; match != end;
+         ++match) {
+        const std::string name = (*match)[1].str();
         if (elsewhere.contains(name)) continue;
         std::string code;  // of all impls of the struct
         const std::string begin = "impl " + name + " {";
-        for (size_t from = 0; (from = views.find(begin, from)) != std::string::npos; ++from)
-            code += views.substr(from, views.find("\n}", from) - from);
-        for (const std::string &field : matches((*at)[2].str(), "(host_\\w+):")) {
+        for (size_t position = 0; (position = views.find(begin, position)) != std::string::npos;
+             ++position)
+            code += views.substr(position, views.find("\n}", position) - position);
+        for (const std::string &field : matches((*match)[2].str(), "(host_\\w+):")) {
             ++fields;
             const bool read = code.find("." + field) != std::string::npos;
             const bool listed = code.find(" " + field + "[") != std::string::npos;

@@ -119,19 +119,19 @@ TEST_CASE("what a policy prints is not in the report") {
     const std::string line = "run " + few_tokens + " --set plugins.path='" + hostile +
                              "' --set cache.plugin=hostile --set cache.does=print"
                              " --set cache.in=victims --json -";
-    const std::string out =
+    const std::string output =
         (fs::temp_directory_path() / ("moorage-outside-" + std::to_string(getpid()))).string();
-    const int state = std::system(
-        ("'" + (build / "bin/moorage").string() + "' " + line + " > " + out + " 2> " + out + ".err")
-            .c_str());
+    const int state = std::system(("'" + (build / "bin/moorage").string() + "' " + line + " > " +
+                                   output + " 2> " + output + ".err")
+                                      .c_str());
     CHECK(WEXITSTATUS(state) == 0);
-    const json figures = json::parse(text_of(out), nullptr, false);
+    const json figures = json::parse(text_of(output), nullptr, false);
     CHECK(figures.is_object());
     CHECK(figures.contains("tpot_ms"));
-    CHECK(has(text_of(out + ".err"), "is no report"));
-    CHECK(has(text_of(out + ".err"), "nor is this"));
-    fs::remove(out);
-    fs::remove(out + ".err");
+    CHECK(has(text_of(output + ".err"), "is no report"));
+    CHECK(has(text_of(output + ".err"), "nor is this"));
+    fs::remove(output);
+    fs::remove(output + ".err");
 }
 
 TEST_CASE("what a library hands out may lie nowhere: the library is named") {
@@ -139,12 +139,12 @@ TEST_CASE("what a library hands out may lie nowhere: the library is named") {
     const std::string run = "run '" + (source / "configs/quickstart.toml").string() +
                             "' --set run.tokens=12 --set cache.plugin=door --set plugins.path='" +
                             door + "'";
-    for (const char *at : {"descriptor", "get_interface"}) {
-        CAPTURE(at);
-        const outcome done = program(run, "HOSTILE_WILD=" + std::string(at));
+    for (const char *function : {"descriptor", "get_interface"}) {
+        CAPTURE(function);
+        const outcome done = program(run, "HOSTILE_WILD=" + std::string(function));
         CAPTURE(done.errors);
         CHECK(done.code == 3);
-        CHECK(done.figures["failed"]["call"] == at);
+        CHECK(done.figures["failed"]["call"] == function);
         CHECK(has(done.errors, "door.so"));
     }
     for (const char *library : {"resolver", "wild_door"}) {
@@ -162,11 +162,11 @@ TEST_CASE("a transport that hands over a byte at a time is named") {
     const outcome done = program(run_with("byte_by_byte", "nowhere", "transport"));
     CAPTURE(done.errors);
     CHECK(done.code == 3);
-    const json &told = done.figures["failed"];
-    CHECK(told["policy"] == "hostile");
-    CHECK(told["kind"] == "transport");
-    CHECK(told["overran"] == true);
-    CHECK(has(told["error"].get<std::string>(), "the layer step did not end within 300 ms"));
+    const json &failure = done.figures["failed"];
+    CHECK(failure["policy"] == "hostile");
+    CHECK(failure["kind"] == "transport");
+    CHECK(failure["overran"] == true);
+    CHECK(has(failure["error"].get<std::string>(), "the layer step did not end within 300 ms"));
 }
 
 TEST_CASE("in compare a deed outside of calls costs its own row") {
@@ -187,15 +187,15 @@ TEST_CASE("in compare a deed outside of calls costs its own row") {
 }
 
 TEST_CASE("of two libraries that share C++ variables the second is refused with the remedy") {
-    const outcome both =
+    const outcome listing =
         program("plugins list --plugins '" + (build / "hostile/shared").string() + "'");
-    CHECK(both.code == 0);
-    const std::string all = both.figures.dump();
-    CHECK(has(all, "\"shared_one\""));
-    if (!has(both.errors, "refused")) return;  // a compiler without such variables
-    CHECK(has(both.errors, "shared_two.so: refused: exports "));
-    CHECK(has(both.errors, "shared_table<1>::table"));
-    CHECK(has(both.errors, "build it with moorage_add_policy()"));
+    CHECK(listing.code == 0);
+    const std::string report = listing.figures.dump();
+    CHECK(has(report, "\"shared_one\""));
+    if (!has(listing.errors, "refused")) return;  // a compiler without such variables
+    CHECK(has(listing.errors, "shared_two.so: refused: exports "));
+    CHECK(has(listing.errors, "shared_table<1>::table"));
+    CHECK(has(listing.errors, "build it with moorage_add_policy()"));
     // Each alone is sound.
     const outcome alone =
         program("run " + few_tokens + " --set cache.plugin=shared_two" + " --set plugins.path='" +

@@ -43,7 +43,7 @@ struct world {
         limits.requests_max = 1, limits.pools = pools, limits.slots = 3 * pools;
         limits.buffer_slots = 2, limits.segments = 2, limits.predictions_max = 4;
         limits.links = 2, limits.transfers_max = 4, limits.expert_bytes = 100;
-        where.residency = &view;
+        environment.residency = &view;
         step.size = sizeof(step);
         step.phase = MOORAGE_DECODE;
         step.token_count = 1, step.top_k = 2, step.experts = 4;
@@ -51,16 +51,16 @@ struct world {
     }
     // The instance of the template `kind` in `language`, activated; with one parameter set, if any.
     core::instance &open(const std::string &language, const std::string &kind,
-                         core::settings given = {}) {
+                         core::settings settings = {}) {
         const std::string name = language + "_" + kind;
         const std::vector<std::filesystem::path> paths = {folder / (name + ".so")};
         const core::status scanned = registry.scan(paths);
         REQUIRE_MESSAGE(scanned.ok(), (scanned.ok() ? std::string() : scanned.failure().text));
         auto found = registry.find(name, kind);
         REQUIRE_MESSAGE(found.ok(), (found.ok() ? std::string() : found.failure().text));
-        auto made = core::instance::create(**found, given, where);
-        REQUIRE_MESSAGE(made.ok(), (made.ok() ? std::string() : made.failure().text));
-        policy = std::move(*made);
+        auto created = core::instance::create(**found, settings, environment);
+        REQUIRE_MESSAGE(created.ok(), (created.ok() ? std::string() : created.failure().text));
+        policy = std::move(*created);
         const core::status active = policy->activate(limits);
         REQUIRE_MESSAGE(active.ok(), (active.ok() ? std::string() : active.failure().text));
         return *policy;
@@ -71,7 +71,7 @@ struct world {
     std::array<float, 2> split{1, 1};
     moorage_residency view{};
     moorage_limits limits{};
-    core::environment where;
+    core::environment environment;
     moorage_step step{};
     uint32_t stream = 0;
     uint64_t request = 0;
@@ -159,9 +159,9 @@ TEST_CASE("cache: the parameter of each template changes the order") {
         if (c) continue;
         // The next step misses page 4 and hits page 5. In the order of the step, 4 is older,
         // although it is loaded after both were seen.
-        const uint32_t both[] = {0, 1};
+        const uint32_t step_experts[] = {0, 1};
         w.step.distinct_count = 2;
-        w.step.host_chosen = w.step.host_distinct = both;
+        w.step.host_chosen = w.step.host_distinct = step_experts;
         policy.observer->observe(policy.plugin(), &w.step);
         w.state[2] = 0;
         policy.cache->on_evict(policy.plugin(), 2, MOORAGE_DEMAND);
@@ -303,8 +303,8 @@ TEST_CASE("dispatch: who would finish first, with what is queued already") {
         items.count = 4;
         items.host_experts = experts, items.host_tokens = tokens, items.host_missing = missing;
         items.host_load_ns = load_ns, items.host_gpu_ns = gpu_ns, items.host_cpu_ns = cpu_ns;
-        const uint32_t own[] = {0, 0, 0, 0};
-        items.devices = 2, items.gpus = 1, items.host_device = own;
+        const uint32_t home_devices[] = {0, 0, 0, 0};
+        items.devices = 2, items.gpus = 1, items.host_device = home_devices;
         constexpr uint32_t gpu = 0, cpu = 1;
         std::array<uint32_t, 4> devices{9, 9, 9, 9}, order{0, 1, 2, 3};
         CHECK(policy.dispatch->assign(policy.plugin(), &w.step, &items, devices.data(),
@@ -340,8 +340,8 @@ TEST_CASE("transport: demand first, pieces, promotion, cancellation, links apart
         using handed = std::pair<uint32_t, uint64_t>;
         const auto next = [&](uint32_t link) {
             moorage_piece piece{sizeof(piece), MOORAGE_NONE, 0};
-            const uint32_t any = policy.transport->next(policy.plugin(), link, &piece);
-            return any ? handed{piece.id, piece.bytes} : handed{MOORAGE_NONE, 0};
+            const uint32_t has_piece = policy.transport->next(policy.plugin(), link, &piece);
+            return has_piece ? handed{piece.id, piece.bytes} : handed{MOORAGE_NONE, 0};
         };
         submit(0, 0, MOORAGE_PREFETCH, 10);
         CHECK(next(1) == handed{MOORAGE_NONE, 0});
@@ -388,27 +388,28 @@ TEST_CASE("placement: coverage first, then what a server's own tokens use most")
         CAPTURE(language);
         world w;
         core::instance &policy = w.open(language, "placement");
-        small_cluster at;
+        small_cluster fixture;
         int32_t status = -1;
         const auto plan = [&] {
             std::array<moorage_copy, 6> room{};
             uint64_t count = 99;
-            status = policy.placement->plan(policy.plugin(), &at.cluster, &at.demand, nullptr, 0,
-                                            room.data(), &count);
-            copies made;
-            for (uint64_t i = 0; i < count; ++i) made.push_back({room[i].expert, room[i].device});
-            return made;
+            status = policy.placement->plan(policy.plugin(), &fixture.cluster, &fixture.demand,
+                                            nullptr, 0, room.data(), &count);
+            copies planned;
+            for (uint64_t i = 0; i < count; ++i)
+                planned.push_back({room[i].expert, room[i].device});
+            return planned;
         };
         // Calls per second: server 0 wants 0.9, 0.5, 0.6; server 1 wants 0.5, 0, 9.5. One copy of
         // each where it is wanted more fills server 0 (0, 1); server 1 (2) has room for one more.
         CHECK(plan() == copies{{0, 0}, {1, 0}, {2, 1}, {0, 1}});
         CHECK(status == MOORAGE_OK);
-        at.room = {20, 0};
+        fixture.room = {20, 0};
         CHECK(plan().empty());
         CHECK(status == MOORAGE_INVALID_ARGUMENT);
         // With a cloud nothing must be covered: server 0 keeps 0 and 2, not 1.
         const std::array<double, 2> cloud_s{0.1, 0.1};
-        at.cluster.host_cloud_s = cloud_s.data();
+        fixture.cluster.host_cloud_s = cloud_s.data();
         CHECK(plan() == copies{{0, 0}, {2, 0}});
         CHECK(status == MOORAGE_OK);
         moorage_move move{};
@@ -452,24 +453,25 @@ std::vector<int32_t> heard(core::instance &wire, moorage_wire_event *last = null
 TEST_CASE("wire: one network, one message at a time") {
     for (const std::string &language : languages()) {
         CAPTURE(language);
-        world at_a, at_b, at_c;
-        core::instance &a = at_a.open(language, "wire"), &b = at_b.open(language, "wire"),
-                       &c = at_c.open(language, "wire",
-                                      {{"network", std::string("other"), "a test"}});
+        world world_a, world_b, world_c;
+        core::instance &a = world_a.open(language, "wire"), &b = world_b.open(language, "wire"),
+                       &c = world_c.open(language, "wire",
+                                         {{"network", std::string("other"), "a test"}});
         const moorage_wire_limits limits = small_wire_limits();
-        for (core::instance *one : {&a, &b, &c})
-            REQUIRE(one->wire->open(one->plugin(), &limits) == MOORAGE_OK);
+        for (core::instance *node : {&a, &b, &c})
+            REQUIRE(node->wire->open(node->plugin(), &limits) == MOORAGE_OK);
         char bound[MOORAGE_WIRE_ADDRESS_MAX];
         uint64_t listener = 0, connection = 0, lost = 0;
         REQUIRE(a.wire->listen(a.plugin(), "here", bound, &listener) == MOORAGE_OK);
         CHECK(std::string(bound) == "here");
         const char *address = "here";
-        const moorage_wire_target to{sizeof(to), MOORAGE_WIRE_CALLS, &address, 1, 0, nullptr};
-        REQUIRE(c.wire->connect(c.plugin(), &to, &lost) == MOORAGE_OK);
+        const moorage_wire_target target{sizeof(target), MOORAGE_WIRE_CALLS, &address, 1, 0,
+                                         nullptr};
+        REQUIRE(c.wire->connect(c.plugin(), &target, &lost) == MOORAGE_OK);
         moorage_wire_event event;
         CHECK(heard(c, &event) == std::vector<int32_t>{MOORAGE_WIRE_CLOSED});
         CHECK(event.reason == MOORAGE_WIRE_UNREACHABLE);
-        REQUIRE(b.wire->connect(b.plugin(), &to, &connection) == MOORAGE_OK);
+        REQUIRE(b.wire->connect(b.plugin(), &target, &connection) == MOORAGE_OK);
         CHECK(heard(b) == std::vector<int32_t>{MOORAGE_WIRE_CONNECTED});
         CHECK(heard(a) == std::vector<int32_t>{MOORAGE_WIRE_ACCEPTED});
         const std::string text(40, 'x');

@@ -14,22 +14,22 @@ class choices {
 public:
     choices(const uint8_t *data, size_t size) : data_(data), size_(size) {}
 
-    bool over() const { return at_ == size_; }
-    uint8_t byte() { return over() ? uint8_t{0} : data_[at_++]; }
+    bool is_at_end() const { return position_ == size_; }
+    uint8_t byte() { return is_at_end() ? uint8_t{0} : data_[position_++]; }
     uint32_t below(uint32_t count) { return byte() % count; }  // count <= 256
     bool flag() { return (byte() & 1) != 0; }
     template <class Value, size_t Count>
-    const Value &of(const Value (&list)[Count]) {
+    const Value &pick(const Value (&list)[Count]) {
         static_assert(Count <= 256);
         return list[below(Count)];
     }
     std::string_view rest() const {
-        return {reinterpret_cast<const char *>(data_) + at_, size_ - at_};
+        return {reinterpret_cast<const char *>(data_) + position_, size_ - position_};
     }
 
 private:
     const uint8_t *data_;
-    size_t size_, at_ = 0;
+    size_t size_, position_ = 0;
 };
 
 }  // namespace moorage::test

@@ -35,9 +35,9 @@ void check_cluster(const cluster_config &cluster) {
     for (const cluster_server &server : cluster.servers) {
         require(!server.name.empty() && server.gpus.empty() == (server.flops > 0));
         require(!server.gpus.empty() || server.expert_memory_bytes > 0);
-        require(!cluster.radio || server.at.has_value());
+        require(!cluster.radio || server.location.has_value());
     }
-    for (const cluster_user &user : cluster.users) require(user.at && !user.workload.empty());
+    for (const cluster_user &user : cluster.users) require(user.location && !user.workload.empty());
     for (const cluster_link &link : cluster.links) require(link.bits_per_s > 0);
     for (const cluster_workload &workload : cluster.workloads) {
         double sum = 0;
@@ -59,9 +59,9 @@ void check_config(const run_config &config) {
         require(!config.profile.empty() && !config.trace.empty());
     }
     for (const std::string_view kind : kinds)
-        for (const setting &one : config.stage(kind).params) {
-            require(!one.key.empty() && !one.place.empty());
-            if (const double *number = std::get_if<double>(&one.value))
+        for (const setting &setting : config.stage(kind).params) {
+            require(!setting.key.empty() && !setting.place.empty());
+            if (const double *number = std::get_if<double>(&setting.value))
                 require(std::isfinite(*number));
         }
 }

@@ -29,64 +29,65 @@ void require(bool condition) {
     if (!condition) std::abort();
 }
 
-void check(const trace_data &made, const convert_options &how) {
-    const uint64_t rows = made.tokens * made.layers;
-    require(made.tokens > 0 && made.layers > 0 && made.top_k > 0);
-    require(made.chosen.size() == rows * made.top_k);
-    require(how.experts == 0 || made.experts == how.experts);
-    require(made.weights.values.empty() || made.weights.values.size() == made.chosen.size());
-    require(made.token_ids.empty() || made.token_ids.size() == made.tokens);
-    require(made.request_offsets.size() >= 2 && made.request_offsets.front() == 0);
-    require(made.request_offsets.back() == made.tokens);
-    for (size_t i = 1; i < made.request_offsets.size(); ++i)
-        require(made.request_offsets[i] > made.request_offsets[i - 1]);
+void check(const trace_data &trace, const convert_options &options) {
+    const uint64_t rows = trace.tokens * trace.layers;
+    require(trace.tokens > 0 && trace.layers > 0 && trace.top_k > 0);
+    require(trace.chosen.size() == rows * trace.top_k);
+    require(options.experts == 0 || trace.experts == options.experts);
+    require(trace.weights.values.empty() || trace.weights.values.size() == trace.chosen.size());
+    require(trace.token_ids.empty() || trace.token_ids.size() == trace.tokens);
+    require(trace.request_offsets.size() >= 2 && trace.request_offsets.front() == 0);
+    require(trace.request_offsets.back() == trace.tokens);
+    for (size_t i = 1; i < trace.request_offsets.size(); ++i)
+        require(trace.request_offsets[i] > trace.request_offsets[i - 1]);
     for (uint64_t row = 0; row < rows; ++row)
-        for (uint32_t k = 0; k < made.top_k; ++k) {
-            const uint64_t at = row * made.top_k + k;
-            require(made.chosen[at] < made.experts);
-            for (uint32_t other = 0; other < k; ++other)
-                require(made.chosen[at] != made.chosen[at - k + other]);
-            if (made.weights.values.empty()) continue;
-            const float weight = made.weights.values[at];
+        for (uint32_t k = 0; k < trace.top_k; ++k) {
+            const uint64_t index = row * trace.top_k + k;
+            require(trace.chosen[index] < trace.experts);
+            for (uint32_t earlier = 0; earlier < k; ++earlier)
+                require(trace.chosen[index] != trace.chosen[index - k + earlier]);
+            if (trace.weights.values.empty()) continue;
+            const float weight = trace.weights.values[index];
             require(
-                std::isfinite(made.weights.half ? float_of_half(half_of_float(weight)) : weight));
-            require(k == 0 || made.weights.values[at - 1] >= weight);
+                std::isfinite(trace.weights.half ? float_of_half(half_of_float(weight)) : weight));
+            require(k == 0 || trace.weights.values[index - 1] >= weight);
         }
 }
 
 // The trace as a CSV, which gives the same trace again.
-std::string csv_of(const trace_data &of) {
+std::string csv_of(const trace_data &trace) {
     std::string text = "request,token,layer,experts";
-    if (!of.weights.values.empty()) text += ",weights";
-    if (!of.token_ids.empty()) text += ",token_id";
+    if (!trace.weights.values.empty()) text += ",weights";
+    if (!trace.token_ids.empty()) text += ",token_id";
     text += '\n';
-    size_t at = 0, request = 0;
-    for (uint64_t token = 0; token < of.tokens; ++token) {
-        while (token >= of.request_offsets[request + 1]) ++request;
-        for (uint32_t layer = 0; layer < of.layers; ++layer, at += of.top_k) {
+    size_t row_begin = 0, request = 0;
+    for (uint64_t token = 0; token < trace.tokens; ++token) {
+        while (token >= trace.request_offsets[request + 1]) ++request;
+        for (uint32_t layer = 0; layer < trace.layers; ++layer, row_begin += trace.top_k) {
             std::string experts, weights;
-            for (uint32_t k = 0; k < of.top_k; ++k) {
-                experts += format("{}{}", k == 0 ? "" : " ", of.chosen[at + k]);
-                if (!of.weights.values.empty())
-                    weights += format("{}{}", k == 0 ? "" : " ", of.weights.values[at + k]);
+            for (uint32_t k = 0; k < trace.top_k; ++k) {
+                experts += format("{}{}", k == 0 ? "" : " ", trace.chosen[row_begin + k]);
+                if (!trace.weights.values.empty())
+                    weights +=
+                        format("{}{}", k == 0 ? "" : " ", trace.weights.values[row_begin + k]);
             }
             text += format("{},{},{},{}", request, token, layer, experts);
-            if (!of.weights.values.empty()) text += "," + weights;
-            if (!of.token_ids.empty()) text += format(",{}", of.token_ids[token]);
+            if (!trace.weights.values.empty()) text += "," + weights;
+            if (!trace.token_ids.empty()) text += format(",{}", trace.token_ids[token]);
             text += '\n';
         }
     }
     return text;
 }
 
-void check_round(const trace_data &made) {
-    std::istringstream from(csv_of(made));
-    convert_options how{.format = "csv", .experts = made.experts, .half = made.weights.half};
-    const auto again = convert_stream(from, "log", how);
+void check_round(const trace_data &trace) {
+    std::istringstream stream(csv_of(trace));
+    convert_options options{.format = "csv", .experts = trace.experts, .half = trace.weights.half};
+    const auto again = convert_stream(stream, "log", options);
     require(again.ok());
-    require(again->chosen == made.chosen && again->weights.values == made.weights.values);
-    require(again->token_ids == made.token_ids && again->tokens == made.tokens);
-    require(again->request_offsets == made.request_offsets && again->layers == made.layers);
+    require(again->chosen == trace.chosen && again->weights.values == trace.weights.values);
+    require(again->token_ids == trace.token_ids && again->tokens == trace.tokens);
+    require(again->request_offsets == trace.request_offsets && again->layers == trace.layers);
 }
 
 using table = std::vector<std::vector<std::string>>;
@@ -111,14 +112,14 @@ void change(table &rows, std::mt19937 &random) {
         "0",     "1",          "2",     "65535",   "65536", "4000000000", "0.5",
         "-1",    "nan",        "inf",   "1e39",    "\"1\"", "0 1 2",      "1;3",
         "token", "2147483647", "layer", "weight1", "70000", "",           "expert1"};
-    const size_t at = random() % rows.size();
-    std::vector<std::string> &row = rows[at];
+    const size_t row_index = random() % rows.size();
+    std::vector<std::string> &row = rows[row_index];
     switch (random() % 7) {
         case 0:  // once more, one cell counted up
-            rows.insert(rows.begin() + static_cast<ptrdiff_t>(at + 1), std::vector(row));
+            rows.insert(rows.begin() + static_cast<ptrdiff_t>(row_index + 1), std::vector(row));
             [[fallthrough]];
         case 1: {
-            std::vector<std::string> &next = rows[std::min(at + 1, rows.size() - 1)];
+            std::vector<std::string> &next = rows[std::min(row_index + 1, rows.size() - 1)];
             if (next.empty()) return;
             std::string &cell = next[random() % next.size()];
             if (!cell.empty() && cell.back() >= '0' && cell.back() < '9') ++cell.back();
@@ -131,7 +132,7 @@ void change(table &rows, std::mt19937 &random) {
             std::swap(row, rows[random() % rows.size()]);
             return;
         case 4:
-            if (rows.size() > 1) rows.erase(rows.begin() + static_cast<ptrdiff_t>(at));
+            if (rows.size() > 1) rows.erase(rows.begin() + static_cast<ptrdiff_t>(row_index));
             return;
         case 5:  // a column for all
             for (size_t i = 0; i < rows.size(); ++i)
@@ -140,8 +141,8 @@ void change(table &rows, std::mt19937 &random) {
             return;
         default: {
             const size_t column = random() % 8;
-            for (std::vector<std::string> &one : rows)
-                if (column < one.size()) one.erase(one.begin() + static_cast<ptrdiff_t>(column));
+            for (std::vector<std::string> &line : rows)
+                if (column < line.size()) line.erase(line.begin() + static_cast<ptrdiff_t>(column));
         }
     }
 }
@@ -155,18 +156,18 @@ extern "C" int LLVMFuzzerInitialize(int *, char ***) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0) return 0;
-    const convert_options how{.format = (data[0] & 1) != 0 ? "jsonl" : "csv",
-                              .experts = (data[0] & 2) != 0 ? 8u : 0u,
-                              .half = (data[0] & 4) != 0};
-    std::istringstream from(std::string(reinterpret_cast<const char *>(data) + 1, size - 1));
-    const auto made = convert_stream(from, "log", how);
-    if (!made) {
-        const std::string &text = made.failure().text;
+    const convert_options options{.format = (data[0] & 1) != 0 ? "jsonl" : "csv",
+                                  .experts = (data[0] & 2) != 0 ? 8u : 0u,
+                                  .half = (data[0] & 4) != 0};
+    std::istringstream log(std::string(reinterpret_cast<const char *>(data) + 1, size - 1));
+    const auto trace = convert_stream(log, "log", options);
+    if (!trace) {
+        const std::string &text = trace.failure().text;
         require(text.starts_with("log:") && text.find('\n') == text.npos);
         return 0;
     }
-    check(*made, how);
-    check_round(*made);
+    check(*trace, options);
+    check_round(*trace);
     return 0;
 }
 
@@ -176,8 +177,8 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t siz
     std::mt19937 random(seed);
     table rows = table_of({reinterpret_cast<const char *>(data) + 1, size - 1});
     for (uint32_t left = 1 + random() % 3; left > 0; --left) change(rows, random);
-    const std::string made = text_of(rows);
-    if (made.size() + 1 > size_max) return LLVMFuzzerMutate(data, size, size_max);
-    std::memcpy(data + 1, made.data(), made.size());
-    return made.size() + 1;
+    const std::string text = text_of(rows);
+    if (text.size() + 1 > size_max) return LLVMFuzzerMutate(data, size, size_max);
+    std::memcpy(data + 1, text.data(), text.size());
+    return text.size() + 1;
 }

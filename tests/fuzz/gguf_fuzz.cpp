@@ -27,26 +27,26 @@ void require_line(const error &failure) {
 }
 
 void check_tensors(const gguf_files &files, std::span<const std::byte> file) {
-    std::vector<std::span<const std::byte>> all;
+    std::vector<std::span<const std::byte>> payloads;
     volatile float sum = 0;
-    for (const gguf_tensor &one : files.tensors()) {
-        require(one.bytes.data() >= file.data());
-        require(one.bytes.data() + one.bytes.size() <= file.data() + file.size());
-        require(one.bytes.size() ==
-                one.values() / format_of(one.type).block * format_of(one.type).bytes);
-        all.push_back(one.bytes);
-        const auto width = static_cast<uint32_t>(std::min<uint64_t>(one.shape.back(), 1 << 20));
-        const matrix row = packed_matrix(one.type, 1, width / 256 * 256, one.bytes.data());
+    for (const gguf_tensor &tensor : files.tensors()) {
+        require(tensor.bytes.data() >= file.data());
+        require(tensor.bytes.data() + tensor.bytes.size() <= file.data() + file.size());
+        require(tensor.bytes.size() ==
+                tensor.values() / format_of(tensor.type).block * format_of(tensor.type).bytes);
+        payloads.push_back(tensor.bytes);
+        const auto width = static_cast<uint32_t>(std::min<uint64_t>(tensor.shape.back(), 1 << 20));
+        const matrix row = packed_matrix(tensor.type, 1, width / 256 * 256, tensor.bytes.data());
         for (uint32_t i = 0; i < row.columns; ++i) sum = sum + weight_at(row, 0, i);
     }
-    std::ranges::sort(all, {}, [](const auto &bytes) { return bytes.data(); });
-    for (size_t i = 1; i < all.size(); ++i)
-        require(all[i - 1].data() + all[i - 1].size() <= all[i].data());
+    std::ranges::sort(payloads, {}, [](const auto &bytes) { return bytes.data(); });
+    for (size_t i = 1; i < payloads.size(); ++i)
+        require(payloads[i - 1].data() + payloads[i - 1].size() <= payloads[i].data());
 }
 
-void check_numbers(const gguf_metadata &of) {
+void check_numbers(const gguf_metadata &metadata) {
     volatile double sum = 0;
-    for (const auto &[key, value] : of)
+    for (const auto &[key, value] : metadata)
         if (const auto *list = std::get_if<gguf_numbers>(&value))
             for (uint64_t i = 0; i < list->count; ++i) sum = sum + list->at(i);
 }

@@ -28,26 +28,28 @@ void check_rope(const rope_config &rope, uint32_t head_dim) {
 }
 
 void check_attention(const model_config &config) {
-    const attention_config &of = config.attention;
-    require(of.heads >= 1 && of.kv_heads >= 1 && of.heads % of.kv_heads == 0);
-    require(of.head_dim >= 1 && of.value_dim >= 1);
-    require(std::isfinite(of.scale) && of.scale > 0);
-    require(of.sliding.empty() || of.sliding.size() == config.layers);
-    require(of.sliding.empty() == (of.window == 0));
-    if (of.kind == attention_kind::latent)
-        require(of.kv_lora_rank >= 1 && of.head_dim == of.nope_dim + config.rope.dimensions);
+    const attention_config &attention = config.attention;
+    require(attention.heads >= 1 && attention.kv_heads >= 1 &&
+            attention.heads % attention.kv_heads == 0);
+    require(attention.head_dim >= 1 && attention.value_dim >= 1);
+    require(std::isfinite(attention.scale) && attention.scale > 0);
+    require(attention.sliding.empty() || attention.sliding.size() == config.layers);
+    require(attention.sliding.empty() == (attention.window == 0));
+    if (attention.kind == attention_kind::latent)
+        require(attention.kv_lora_rank >= 1 &&
+                attention.head_dim == attention.nope_dim + config.rope.dimensions);
     require(config.kv_token_layer_bytes(2) > 0);
 }
 
 void check_router(const model_config &config) {
-    const router_config &of = config.router;
+    const router_config &router = config.router;
     require(config.top_k >= 1 && config.top_k <= config.experts);
-    require(of.groups >= 1 && config.experts % of.groups == 0);
-    require(of.groups_chosen >= 1 && of.groups_chosen <= of.groups);
-    require(of.groups_chosen * (config.experts / of.groups) >= config.top_k);
-    require(of.group != group_rule::best_two || config.experts / of.groups >= 2);
-    require(of.score != score_kind::sparsemixer || config.top_k == 2);
-    require(std::isfinite(of.scale) && of.scale > 0);
+    require(router.groups >= 1 && config.experts % router.groups == 0);
+    require(router.groups_chosen >= 1 && router.groups_chosen <= router.groups);
+    require(router.groups_chosen * (config.experts / router.groups) >= config.top_k);
+    require(router.group != group_rule::best_two || config.experts / router.groups >= 2);
+    require(router.score != score_kind::sparsemixer || config.top_k == 2);
+    require(std::isfinite(router.scale) && router.scale > 0);
 }
 
 }  // namespace

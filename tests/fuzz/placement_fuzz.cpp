@@ -26,15 +26,15 @@ void check_refusal(const error &failure) {
 }
 
 void read_times(std::string_view text) {
-    const auto all = parse_arrivals(text, "fuzz.csv");
-    if (!all) return check_refusal(all.failure());
-    require(!all->empty());
+    const auto arrivals = parse_arrivals(text, "fuzz.csv");
+    if (!arrivals) return check_refusal(arrivals.failure());
+    require(!arrivals->empty());
     double last = 0;
-    for (arrival one : *all) {
-        require(std::isfinite(one.at_s) && one.at_s >= last && one.output_tokens > 0);
-        last = one.at_s;
-        complete_lengths(0, one);
-        require(one.input_tokens > 0 && passes_of(one) > 0);
+    for (arrival arrival : *arrivals) {
+        require(std::isfinite(arrival.at_s) && arrival.at_s >= last && arrival.output_tokens > 0);
+        last = arrival.at_s;
+        complete_lengths(0, arrival);
+        require(arrival.input_tokens > 0 && passes_of(arrival) > 0);
     }
 }
 
@@ -44,7 +44,7 @@ void read_frequencies(std::span<const std::byte> bytes) {
     const auto mixed = file->read({});
     require(mixed.ok());
     require(mixed->frequency.size() == size_t{file->layers()} * file->experts());
-    for (const double one : mixed->frequency) require(one >= 0 && one <= 1);
+    for (const double frequency : mixed->frequency) require(frequency >= 0 && frequency <= 1);
 }
 
 }  // namespace

@@ -23,82 +23,86 @@ void require(bool condition) {
 }
 
 // Whether it was taken.
-bool sound(const objection &why) {
-    require(why.text.find('\n') == std::string::npos);
-    require((why.why == refusal_reason::none) == why.text.empty());
-    return why.text.empty();
+bool is_accepted(const objection &objection) {
+    require(objection.text.find('\n') == std::string::npos);
+    require((objection.reason == refusal_reason::none) == objection.text.empty());
+    return objection.text.empty();
 }
 
 void read_call(std::span<const std::byte> body) {
-    call_view of;
-    if (!sound(read(body, sizes, of))) return;
-    require(of.layer < sizes.layers && of.rows != 0 && of.rows <= sizes.rows_max);
-    require(of.hidden_states.size() == size_t{of.rows} * sizes.hidden);
-    for (const float value : of.hidden_states) require(std::isfinite(value));
+    call_view call;
+    if (!is_accepted(read(body, sizes, call))) return;
+    require(call.layer < sizes.layers && call.rows != 0 && call.rows <= sizes.rows_max);
+    require(call.hidden_states.size() == size_t{call.rows} * sizes.hidden);
+    for (const float value : call.hidden_states) require(std::isfinite(value));
     size_t sum = 0;
     uint32_t next = 0;
-    for (const expert_rows &one : of.experts) {
-        require(one.expert >= next && one.expert < sizes.experts);
-        next = one.expert + 1;
-        sum += one.rows;
+    for (const expert_rows &expert : call.experts) {
+        require(expert.expert >= next && expert.expert < sizes.experts);
+        next = expert.expert + 1;
+        sum += expert.rows;
     }
-    require(sum == of.row_of.size());
-    for (const uint32_t row : of.row_of) require(row < of.rows);
+    require(sum == call.row_of.size());
+    for (const uint32_t row : call.row_of) require(row < call.rows);
 }
 
 void read_reply(std::span<const std::byte> body) {
-    reply_view of;
-    if (!sound(read(body, sizes, of))) return;
-    require(of.layer < sizes.layers && of.outputs.size() == size_t{of.pairs} * sizes.hidden);
-    for (const float value : of.outputs) require(std::isfinite(value));
+    reply_view reply;
+    if (!is_accepted(read(body, sizes, reply))) return;
+    require(reply.layer < sizes.layers &&
+            reply.outputs.size() == size_t{reply.pairs} * sizes.hidden);
+    for (const float value : reply.outputs) require(std::isfinite(value));
 }
 
 void read_weights(std::span<const std::byte> body) {
-    weights_view of;
-    if (!sound(read(body, sizes, of))) return;
-    require(of.range.layer < sizes.layers && of.range.expert < sizes.experts);
-    require(!of.bytes.empty() && of.bytes.size() == of.range.bytes);
-    require(of.range.offset + of.range.bytes <= of.image_bytes);
+    weights_view weights;
+    if (!is_accepted(read(body, sizes, weights))) return;
+    require(weights.range.layer < sizes.layers && weights.range.expert < sizes.experts);
+    require(!weights.bytes.empty() && weights.bytes.size() == weights.range.bytes);
+    require(weights.range.offset + weights.range.bytes <= weights.image_bytes);
 }
 
 void read_body(message_kind kind, std::span<const std::byte> body) {
     greeting hello;
-    refusal_view why;
+    refusal_view refusal;
     ping_view ping;
     pong_view pong;
-    statistics_view told;
+    statistics_view statistics;
     weights_range range;
     ask_view asked;
     tokens_view news;
     switch (kind) {
         case message_kind::hello:
         case message_kind::welcome:
-            return sound(read(body, hello)) ? require(hello.server.size() <= name_bytes_max)
-                                            : void();
+            return is_accepted(read(body, hello)) ? require(hello.server.size() <= name_bytes_max)
+                                                  : void();
         case message_kind::refusal:
         case message_kind::failed:
-            return sound(read(body, why)) ? require(why.text.size() <= text_bytes_max) : void();
+            return is_accepted(read(body, refusal)) ? require(refusal.text.size() <= text_bytes_max)
+                                                    : void();
         case message_kind::call:
             return read_call(body);
         case message_kind::reply:
             return read_reply(body);
         case message_kind::ping:
-            return void(sound(read(body, ping)));
+            return void(is_accepted(read(body, ping)));
         case message_kind::pong:
-            return void(sound(read(body, pong)));
+            return void(is_accepted(read(body, pong)));
         case message_kind::statistics:
-            return sound(read(body, sizes, told)) ? require(told.activations.size() == 32) : void();
+            return is_accepted(read(body, sizes, statistics))
+                       ? require(statistics.activations.size() == 32)
+                       : void();
         case message_kind::weights_wanted:
-            return sound(read(body, sizes, range)) ? require(range.bytes <= weights_bytes_max)
-                                                   : void();
+            return is_accepted(read(body, sizes, range)) ? require(range.bytes <= weights_bytes_max)
+                                                         : void();
         case message_kind::weights:
             return read_weights(body);
         case message_kind::ask:
-            if (!sound(read(body, asked))) return;
+            if (!is_accepted(read(body, asked))) return;
             require(!asked.prompt.empty() && asked.prompt.size() <= ask_tokens_max);
             return require(asked.new_tokens >= 1 && asked.new_tokens <= ask_tokens_max);
         case message_kind::tokens:
-            return sound(read(body, news)) ? require(news.last || !news.ids.empty()) : void();
+            return is_accepted(read(body, news)) ? require(news.last || !news.ids.empty()) : void();
         default:
             return;
     }
@@ -120,6 +124,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return 0;
     }
     frame whole;
-    if (sound(read_frame(bytes, whole))) read_body(whole.header.kind, whole.body);
+    if (is_accepted(read_frame(bytes, whole))) read_body(whole.header.kind, whole.body);
     return 0;
 }

@@ -21,38 +21,38 @@ void require(bool condition) {
 }
 
 node_plan small_plan() {
-    node_plan made;
-    for (const char *name : {"one", "two", "three"}) made.servers.push_back({name, {}});
-    made.sizes = {.layers = 2, .experts = 2, .hidden = 4, .rows_max = 4};
-    made.cluster = 1;
-    made.model = 2;
-    return made;
+    node_plan plan;
+    for (const char *name : {"one", "two", "three"}) plan.servers.push_back({name, {}});
+    plan.sizes = {.layers = 2, .experts = 2, .hidden = 4, .rows_max = 4};
+    plan.cluster = 1;
+    plan.model = 2;
+    return plan;
 }
 
 void check_plan(std::string_view text) {
-    const node_plan of = small_plan();
-    const auto read = read_plan_record(9, text, of);
+    const node_plan plan = small_plan();
+    const auto read = read_plan_record(9, text, plan);
     if (!read) return require(read.failure().text.find('\n') == std::string::npos);
-    require(read->holders.size() == of.pages());
+    require(read->holders.size() == plan.pages());
     for (const auto &holders : read->holders) {
         require(!holders.empty());
         for (size_t i = 0; i < holders.size(); ++i)
-            require(holders[i] < of.servers.size() && (i == 0 || holders[i - 1] < holders[i]));
+            require(holders[i] < plan.servers.size() && (i == 0 || holders[i - 1] < holders[i]));
     }
-    for (const moving_copy &one : read->coming)
-        require(one.page < of.pages() && one.to < of.servers.size() &&
-                (one.from == no_server || one.from < of.servers.size()));
-    const auto again = read_plan_record(9, to_text(*read, of), of);
+    for (const moving_copy &copy : read->coming)
+        require(copy.page < plan.pages() && copy.target < plan.servers.size() &&
+                (copy.source == no_server || copy.source < plan.servers.size()));
+    const auto again = read_plan_record(9, to_text(*read, plan), plan);
     require(again.ok() && *again == *read);
 }
 
 void check_member(std::string_view text) {
-    const node_plan of = small_plan();
-    const auto read = read_member_record(text, of);
+    const node_plan plan = small_plan();
+    const auto read = read_member_record(text, plan);
     if (!read) return require(read.failure().text.find('\n') == std::string::npos);
-    require(read->round_trip_ns.size() == of.servers.size());
-    for (const uint32_t page : read->arrived) require(page < of.pages());
-    require(read_member_record(to_text(*read), of).ok());
+    require(read->round_trip_ns.size() == plan.servers.size());
+    for (const uint32_t page : read->arrived) require(page < plan.pages());
+    require(read_member_record(to_text(*read), plan).ok());
 }
 
 void check_etcd(std::string_view text) {
@@ -63,7 +63,7 @@ void check_etcd(std::string_view text) {
         const json &part = etcd_part(read, key);
         (void)etcd_number(part, "revision");
         (void)etcd_flag(part, "created");
-        for (const json &one : part) (void)etcd_pair_of(one);
+        for (const json &pair : part) (void)etcd_pair_of(pair);
     }
 }
 

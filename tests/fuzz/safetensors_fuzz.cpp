@@ -20,7 +20,7 @@ void require(bool holds) {
 
 uint64_t sum_of(std::span<const std::byte> bytes) {
     uint64_t sum = 0;
-    for (const std::byte one : bytes) sum += static_cast<uint64_t>(one);
+    for (const std::byte value : bytes) sum += static_cast<uint64_t>(value);
     return sum;
 }
 
@@ -37,17 +37,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     std::set<std::string> names;
     const std::byte *end = nullptr;
     volatile uint64_t sum = 0;
-    for (const tensor &one : parsed->tensors) {
-        require(names.insert(one.name).second);
-        uint64_t bits = bits_of(one.type);
-        for (const uint64_t dimension : one.shape) bits *= dimension;
-        require(bits == 8 * one.bytes.size());
-        require(one.bytes.data() >= file.data());
-        require(one.bytes.data() + one.bytes.size() <= file.data() + file.size());
-        require(end == nullptr || one.bytes.data() == end);
-        end = one.bytes.data() + one.bytes.size();
-        sum = sum + sum_of(one.bytes);
-        require(parsed->find(one.name) == &one);
+    for (const tensor &tensor : parsed->tensors) {
+        require(names.insert(tensor.name).second);
+        uint64_t bits = bits_of(tensor.type);
+        for (const uint64_t dimension : tensor.shape) bits *= dimension;
+        require(bits == 8 * tensor.bytes.size());
+        require(tensor.bytes.data() >= file.data());
+        require(tensor.bytes.data() + tensor.bytes.size() <= file.data() + file.size());
+        require(end == nullptr || tensor.bytes.data() == end);
+        end = tensor.bytes.data() + tensor.bytes.size();
+        sum = sum + sum_of(tensor.bytes);
+        require(parsed->find(tensor.name) == &tensor);
     }
     require(end == nullptr || end == file.data() + file.size());
     return 0;

@@ -67,109 +67,113 @@ constexpr const char *atoms[] = {"a",      "b",    "[ab]",   "[^a]", "\\s", "\\S
                                  "(?:ab)", "(a|)", "\\p{L}", "\\w",  "\\d", "$",   "(?!a)"};
 constexpr const char *repeats[] = {"", "*", "+", "?", "{2}", "{1,3}", "+?", "*+"};
 
-json pattern_from(choices &from) {
-    switch (from.below(3)) {
+json pattern_from(choices &choices) {
+    switch (choices.below(3)) {
         case 0:
-            return {{"String", from.of(pieces)}};
+            return {{"String", choices.pick(pieces)}};
         case 1:
-            return {{"Regex", from.of(patterns)}};
+            return {{"Regex", choices.pick(patterns)}};
         default:
             break;
     }
     std::string text;
-    for (uint32_t left = 1 + from.below(4); left > 0; --left) {
-        text += from.of(atoms);
-        text += from.of(repeats);
-        if (from.below(8) == 7) text += '|';
+    for (uint32_t left = 1 + choices.below(4); left > 0; --left) {
+        text += choices.pick(atoms);
+        text += choices.pick(repeats);
+        if (choices.below(8) == 7) text += '|';
     }
     return {{"Regex", text}};
 }
 
-template <class One>
-json sequence_from(choices &from, const char *key, uint32_t depth, const One &one) {
+template <class MakeStep>
+json sequence_from(choices &choices, const char *key, uint32_t depth, const MakeStep &make_step) {
     json list = json::array();
-    for (uint32_t left = 1 + from.below(4); left > 0; --left) list.push_back(one(from, depth + 1));
+    for (uint32_t left = 1 + choices.below(4); left > 0; --left)
+        list.push_back(make_step(choices, depth + 1));
     return {{"type", "Sequence"}, {key, list}};
 }
 
-json normalizer_from(choices &from, uint32_t depth = 0) {
+json normalizer_from(choices &choices, uint32_t depth = 0) {
     static constexpr const char *plain[] = {"NFC",       "NFD",          "NFKC",     "NFKD",
                                             "Lowercase", "StripAccents", "ByteLevel"};
-    switch (from.below(6)) {
+    switch (choices.below(6)) {
         case 0:
-            return {{"type", from.of(plain)}};
+            return {{"type", choices.pick(plain)}};
         case 1:
-            return {{"type", "Prepend"}, {"prepend", from.of(pieces)}};
+            return {{"type", "Prepend"}, {"prepend", choices.pick(pieces)}};
         case 2:
         case 3:
-            return {
-                {"type", "Replace"}, {"pattern", pattern_from(from)}, {"content", from.of(pieces)}};
+            return {{"type", "Replace"},
+                    {"pattern", pattern_from(choices)},
+                    {"content", choices.pick(pieces)}};
         case 4:
-            return {{"type", "Strip"}, {"strip_left", from.flag()}, {"strip_right", from.flag()}};
+            return {
+                {"type", "Strip"}, {"strip_left", choices.flag()}, {"strip_right", choices.flag()}};
         default:
             if (depth == 2) return {{"type", "NFC"}};
-            return sequence_from(from, "normalizers", depth, normalizer_from);
+            return sequence_from(choices, "normalizers", depth, normalizer_from);
     }
 }
 
-json metaspace_from(choices &from) {
+json metaspace_from(choices &choices) {
     static constexpr const char *schemes[] = {"always", "first", "never"};
-    json step = {{"type", "Metaspace"}, {"replacement", from.flag() ? "\u2581" : "a"}};
-    step["prepend_scheme"] = from.of(schemes);
+    json step = {{"type", "Metaspace"}, {"replacement", choices.flag() ? "\u2581" : "a"}};
+    step["prepend_scheme"] = choices.pick(schemes);
     step["add_prefix_space"] = step["prepend_scheme"] != "never";
-    step["split"] = from.flag();
+    step["split"] = choices.flag();
     return step;
 }
 
-json word_step_from(choices &from, uint32_t depth = 0) {
+json word_step_from(choices &choices, uint32_t depth = 0) {
     static constexpr const char *behaviors[] = {"Removed", "Isolated", "MergedWithPrevious",
                                                 "MergedWithNext", "Contiguous"};
     static constexpr const char *plain[] = {"Whitespace", "WhitespaceSplit"};
-    switch (from.below(8)) {
+    switch (choices.below(8)) {
         case 0:
             return {{"type", "ByteLevel"},
-                    {"add_prefix_space", from.flag()},
-                    {"use_regex", from.flag()}};
+                    {"add_prefix_space", choices.flag()},
+                    {"use_regex", choices.flag()}};
         case 1:
         case 2:
             return {{"type", "Split"},
-                    {"pattern", pattern_from(from)},
-                    {"behavior", from.of(behaviors)},
-                    {"invert", from.flag()}};
+                    {"pattern", pattern_from(choices)},
+                    {"behavior", choices.pick(behaviors)},
+                    {"invert", choices.flag()}};
         case 3:
-            return metaspace_from(from);
+            return metaspace_from(choices);
         case 4:
-            return {{"type", "Digits"}, {"individual_digits", from.flag()}};
+            return {{"type", "Digits"}, {"individual_digits", choices.flag()}};
         case 5:
-            return {{"type", "Punctuation"}, {"behavior", from.of(behaviors)}};
+            return {{"type", "Punctuation"}, {"behavior", choices.pick(behaviors)}};
         case 6:
-            if (from.flag()) return {{"type", "CharDelimiterSplit"}, {"delimiter", "b"}};
-            return {{"type", from.of(plain)}};
+            if (choices.flag()) return {{"type", "CharDelimiterSplit"}, {"delimiter", "b"}};
+            return {{"type", choices.pick(plain)}};
         default:
             if (depth == 2) return {{"type", "Whitespace"}};
-            return sequence_from(from, "pretokenizers", depth, word_step_from);
+            return sequence_from(choices, "pretokenizers", depth, word_step_from);
     }
 }
 
-json decoder_from(choices &from, uint32_t depth = 0) {
+json decoder_from(choices &choices, uint32_t depth = 0) {
     static constexpr const char *plain[] = {"ByteLevel", "ByteFallback", "Fuse"};
-    switch (from.below(6)) {
+    switch (choices.below(6)) {
         case 0:
         case 1:
-            return {{"type", from.of(plain)}};
+            return {{"type", choices.pick(plain)}};
         case 2:
-            return metaspace_from(from);
+            return metaspace_from(choices);
         case 3:
-            return {
-                {"type", "Replace"}, {"pattern", pattern_from(from)}, {"content", from.of(pieces)}};
+            return {{"type", "Replace"},
+                    {"pattern", pattern_from(choices)},
+                    {"content", choices.pick(pieces)}};
         case 4:
             return {{"type", "Strip"},
-                    {"content", from.flag() ? " " : "a"},
-                    {"start", from.below(4)},
-                    {"stop", from.below(4)}};
+                    {"content", choices.flag() ? " " : "a"},
+                    {"start", choices.below(4)},
+                    {"stop", choices.below(4)}};
         default:
             if (depth == 2) return {{"type", "Fuse"}};
-            return sequence_from(from, "decoders", depth, decoder_from);
+            return sequence_from(choices, "decoders", depth, decoder_from);
     }
 }
 
@@ -178,11 +182,11 @@ using words = std::vector<std::string>;
 // Characters of the pieces, the bytes as GPT-2 or Llama 2 write them, or some of each. Made once,
 // because it takes most of the time of a run.
 const words &alphabet(uint32_t kind) {
-    static const std::vector<words> all = [] {
+    static const std::vector<words> alphabets = [] {
         words plain, bytes, fallback;
-        for (const char *one : {"a", "b", "1", " ", "\u2581", "\u0120", "\u00c3", "\u00a9", "A",
-                                "\u4f60", "e", "\u0301", "'", "s", "\u010a", "."})
-            plain.push_back(one);
+        for (const char *character : {"a", "b", "1", " ", "\u2581", "\u0120", "\u00c3", "\u00a9",
+                                      "A", "\u4f60", "e", "\u0301", "'", "s", "\u010a", "."})
+            plain.push_back(character);
         for (uint32_t byte = 0; byte < 256; ++byte) {
             static constexpr char digits[] = "0123456789ABCDEF";
             append_byte_level(bytes.emplace_back(), std::string(1, static_cast<char>(byte)));
@@ -193,74 +197,75 @@ const words &alphabet(uint32_t kind) {
         fallback.insert(fallback.begin(), plain.begin(), plain.end());
         return std::vector<words>{plain, bytes, fallback};
     }();
-    return all[kind];
+    return alphabets[kind];
 }
 
 // The model as text, because JSON objects that keep the order of their keys take time that grows
 // with the square of their number.
-std::string model_from(choices &from) {
+std::string model_from(choices &choices) {
     static constexpr uint32_t kinds[] = {0, 0, 0, 1, 2};
-    words tokens = alphabet(from.of(kinds));
+    words tokens = alphabet(choices.pick(kinds));
     json merges = json::array();
-    for (uint32_t left = from.below(12); left > 0; --left) {
+    for (uint32_t left = choices.below(12); left > 0; --left) {
         // Draws from the first few characters and from earlier merges, so that such pairs occur.
-        const auto one = [&] {
-            const uint32_t at = from.below(32);
-            return at < 16 ? tokens[at] : tokens[tokens.size() - 1 - at % 8];
+        const auto draw_token = [&] {
+            const uint32_t choice = choices.below(32);
+            return choice < 16 ? tokens[choice] : tokens[tokens.size() - 1 - choice % 8];
         };
-        const std::string first = one(), second = one();
+        const std::string first = draw_token(), second = draw_token();
         if (std::find(tokens.begin(), tokens.end(), first + second) == tokens.end())
             tokens.push_back(first + second);
-        if (from.below(8) == 7) continue;  // a token that no merge makes
-        merges.push_back(from.flag() ? json(first + " " + second) : json::array({first, second}));
+        if (choices.below(8) == 7) continue;  // a token that no merge makes
+        merges.push_back(choices.flag() ? json(first + " " + second)
+                                        : json::array({first, second}));
     }
     std::string text = "{\"type\":\"BPE\",\"vocab\":{";
     for (size_t id = 0; id < tokens.size(); ++id)
         text += (id == 0 ? "" : ",") + json(tokens[id]).dump() + ":" + std::to_string(id);
     text += "},\"merges\":" + merges.dump();
     for (const char *key : {"fuse_unk", "byte_fallback", "ignore_merges"})
-        text += std::string(",\"") + key + (from.flag() ? "\":true" : "\":false");
-    if (from.flag()) text += ",\"unk_token\":" + json(tokens[from.below(16)]).dump();
+        text += std::string(",\"") + key + (choices.flag() ? "\":true" : "\":false");
+    if (choices.flag()) text += ",\"unk_token\":" + json(tokens[choices.below(16)]).dump();
     return text + "}";
 }
 
-json added_from(choices &from) {
+json added_from(choices &choices) {
     json list = json::array();
-    for (uint32_t left = from.below(5); left > 0; --left)
+    for (uint32_t left = choices.below(5); left > 0; --left)
         list.push_back({{"id", 1000 + list.size()},
-                        {"content", from.of(pieces)},
-                        {"single_word", from.flag()},
-                        {"lstrip", from.flag()},
-                        {"rstrip", from.flag()},
-                        {"normalized", from.flag()},
-                        {"special", from.flag()}});
+                        {"content", choices.pick(pieces)},
+                        {"single_word", choices.flag()},
+                        {"lstrip", choices.flag()},
+                        {"rstrip", choices.flag()},
+                        {"normalized", choices.flag()},
+                        {"special", choices.flag()}});
     return list;
 }
 
-json post_processor_from(choices &from) {
-    if (from.flag()) return {{"type", "ByteLevel"}, {"trim_offsets", true}};
+json post_processor_from(choices &choices) {
+    if (choices.flag()) return {{"type", "ByteLevel"}, {"trim_offsets", true}};
     const json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
     const json token = {{"SpecialToken", {{"id", "x"}, {"type_id", 0}}}};
     json single = json::array();
-    if (from.flag()) single.push_back(token);
+    if (choices.flag()) single.push_back(token);
     single.push_back(text);
-    if (from.flag()) single.push_back(token);
+    if (choices.flag()) single.push_back(token);
     return {{"type", "TemplateProcessing"},
             {"single", single},
-            {"special_tokens", {{"x", {{"id", "x"}, {"ids", {from.below(8)}}}}}}};
+            {"special_tokens", {{"x", {{"id", "x"}, {"ids", {choices.below(8)}}}}}}};
 }
 
-std::string file_from(choices &from) {
-    std::string file = "{\"model\":" + model_from(from);
+std::string file_from(choices &choices) {
+    std::string file = "{\"model\":" + model_from(choices);
     const auto add = [&](const char *key, const json &value) {
         file += std::string(",\"") + key +
                 "\":" + value.dump(-1, ' ', false, json::error_handler_t::replace);
     };
-    add("added_tokens", added_from(from));
-    if (from.flag()) add("normalizer", normalizer_from(from));
-    if (from.flag()) add("pre_tokenizer", word_step_from(from));
-    if (from.flag()) add("decoder", decoder_from(from));
-    if (from.flag()) add("post_processor", post_processor_from(from));
+    add("added_tokens", added_from(choices));
+    if (choices.flag()) add("normalizer", normalizer_from(choices));
+    if (choices.flag()) add("pre_tokenizer", word_step_from(choices));
+    if (choices.flag()) add("decoder", decoder_from(choices));
+    if (choices.flag()) add("post_processor", post_processor_from(choices));
     return file + "}";
 }
 
@@ -269,45 +274,46 @@ struct input {
 };
 
 input input_of(const uint8_t *data, size_t size) {
-    const std::string_view all(reinterpret_cast<const char *>(data), size);
-    if (!all.starts_with('{')) {
-        choices from(data, size);
-        input made;
-        made.file = file_from(from);
-        for (uint32_t left = from.below(24); left > 0; --left) made.text += from.of(pieces);
-        made.text += from.rest();
-        return made;
+    const std::string_view whole(reinterpret_cast<const char *>(data), size);
+    if (!whole.starts_with('{')) {
+        choices choices(data, size);
+        input drawn;
+        drawn.file = file_from(choices);
+        for (uint32_t left = choices.below(24); left > 0; --left)
+            drawn.text += choices.pick(pieces);
+        drawn.text += choices.rest();
+        return drawn;
     }
-    const size_t zero = all.find('\0');
-    if (zero == all.npos) return {std::string(all), "ab  \u00e9\n <s>'s 12\u4f60"};
-    return {std::string(all.substr(0, zero)), std::string(all.substr(zero + 1))};
+    const size_t zero = whole.find('\0');
+    if (zero == whole.npos) return {std::string(whole), "ab  \u00e9\n <s>'s 12\u4f60"};
+    return {std::string(whole.substr(0, zero)), std::string(whole.substr(zero + 1))};
 }
 
-void put_to_work(const tokenizer &with, const std::string &text) {
+void put_to_work(const tokenizer &tokenizer, const std::string &text) {
     std::vector<int32_t> ids = {0, 1, 2};
     for (const bool special : {true, false}) {
-        const encode_options how{.add_special = special, .parse_special = special};
-        const auto done = with.encode(text, how);
+        const encode_options options{.add_special = special, .parse_special = special};
+        const auto done = tokenizer.encode(text, options);
         if (!done) require(!done.failure().text.empty());
         if (!done) continue;
-        require(with.encode(text, how).value() == *done);
+        require(tokenizer.encode(text, options).value() == *done);
         ids.insert(ids.end(), done->begin(), done->end());
     }
     for (size_t i = 3; i < ids.size(); ++i)
-        require(ids[i] >= 0 && static_cast<uint32_t>(ids[i]) < with.size());
+        require(ids[i] >= 0 && static_cast<uint32_t>(ids[i]) < tokenizer.size());
     for (const char byte : text) ids.push_back(static_cast<uint8_t>(byte));
-    text_stream stream(with, {});
+    text_stream stream(tokenizer, {});
     std::string pieces_of_it;
     size_t pushed = 0;
     for (const int32_t id : ids) {
-        pushed += with.token_of(id).size();
+        pushed += tokenizer.token_of(id).size();
         const std::string piece = stream.push(id);
-        require(valid_utf8(piece));
+        require(is_valid_utf8(piece));
         pieces_of_it += piece;
     }
     pieces_of_it += stream.finish();
-    require(valid_utf8(pieces_of_it));
-    require(pieces_of_it == with.decode(ids, {}));
+    require(is_valid_utf8(pieces_of_it));
+    require(pieces_of_it == tokenizer.decode(ids, {}));
     // Replacements grow within their limit. Bytes that are not UTF-8 become three bytes each.
     require(pieces_of_it.size() <= 3 * (65 * pushed + 65536) + ids.size());
 }
@@ -344,9 +350,9 @@ void change(json &root, std::mt19937 &random) {
             break;
         default:
             if (target.is_structured() && !target.empty()) {
-                auto at = target.begin();
-                std::advance(at, random() % target.size());
-                target.erase(at);
+                auto entry = target.begin();
+                std::advance(entry, random() % target.size());
+                target.erase(entry);
             }
     }
 }
@@ -354,27 +360,27 @@ void change(json &root, std::mt19937 &random) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    const input given = input_of(data, size);
-    const auto made = tokenizer::parse(given.file, "fuzz");
-    if (made)
-        put_to_work(**made, given.text);
+    const input drawn = input_of(data, size);
+    const auto parsed = tokenizer::parse(drawn.file, "fuzz");
+    if (parsed)
+        put_to_work(**parsed, drawn.text);
     else
-        require(made.failure().text.starts_with("fuzz"));
+        require(parsed.failure().text.starts_with("fuzz"));
     return 0;
 }
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t size_max,
                                           unsigned seed) {
     if (size == 0 || data[0] != '{' || seed % 2 == 0) return LLVMFuzzerMutate(data, size, size_max);
-    input given = input_of(data, size);
-    json root = json::parse(given.file, nullptr, /*allow_exceptions=*/false);
+    input drawn = input_of(data, size);
+    json root = json::parse(drawn.file, nullptr, /*allow_exceptions=*/false);
     if (root.is_discarded()) return LLVMFuzzerMutate(data, size, size_max);
     std::mt19937 random(seed);
     for (uint32_t left = 1 + random() % 3; left > 0; --left) change(root, random);
-    std::string made = root.dump(-1, ' ', false, json::error_handler_t::replace);
-    made += '\0';
-    made += given.text;
-    if (made.size() > size_max) return LLVMFuzzerMutate(data, size, size_max);
-    std::memcpy(data, made.data(), made.size());
-    return made.size();
+    std::string mutated = root.dump(-1, ' ', false, json::error_handler_t::replace);
+    mutated += '\0';
+    mutated += drawn.text;
+    if (mutated.size() > size_max) return LLVMFuzzerMutate(data, size, size_max);
+    std::memcpy(data, mutated.data(), mutated.size());
+    return mutated.size();
 }

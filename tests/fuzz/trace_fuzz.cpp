@@ -27,39 +27,40 @@ void require(bool condition) {
     if (!condition) std::abort();
 }
 
-void read_values(const trace &of) {
-    std::vector<float> row(of.experts());
-    std::vector<uint32_t> chosen(uint64_t{of.layers()} * of.top_k());
-    for (uint64_t token = 0; token < of.tokens(); ++token) {
-        of.read_experts(token, 1, chosen.data());
-        for (uint32_t layer = 0; layer < of.layers(); ++layer) {
-            for (uint32_t k = 0; k < of.top_k(); ++k) {
-                require(of.expert(token, layer, k) < of.experts());
-                require(of.expert(token, layer, k) == chosen[uint64_t{layer} * of.top_k() + k]);
-                if (of.has_weights()) require(std::isfinite(of.weight(token, layer, k)));
+void read_values(const trace &trace) {
+    std::vector<float> row(trace.experts());
+    std::vector<uint32_t> chosen(uint64_t{trace.layers()} * trace.top_k());
+    for (uint64_t token = 0; token < trace.tokens(); ++token) {
+        trace.read_experts(token, 1, chosen.data());
+        for (uint32_t layer = 0; layer < trace.layers(); ++layer) {
+            for (uint32_t k = 0; k < trace.top_k(); ++k) {
+                require(trace.expert(token, layer, k) < trace.experts());
+                require(trace.expert(token, layer, k) ==
+                        chosen[uint64_t{layer} * trace.top_k() + k]);
+                if (trace.has_weights()) require(std::isfinite(trace.weight(token, layer, k)));
             }
-            for (uint32_t k = 0; k < of.predictions(); ++k) {
-                require(of.predicted(token, layer, k) < of.experts());
-                if (of.has_prediction_scores())
-                    require(std::isfinite(of.prediction_score(token, layer, k)));
+            for (uint32_t k = 0; k < trace.predictions(); ++k) {
+                require(trace.predicted(token, layer, k) < trace.experts());
+                if (trace.has_prediction_scores())
+                    require(std::isfinite(trace.prediction_score(token, layer, k)));
             }
-            if (of.has_gate_scores()) of.gate_scores(token, layer, row.data());
+            if (trace.has_gate_scores()) trace.gate_scores(token, layer, row.data());
         }
-        if (of.has_token_ids()) of.token_id(token);
+        if (trace.has_token_ids()) trace.token_id(token);
     }
-    require(of.request_offsets().back() == of.tokens());
+    require(trace.request_offsets().back() == trace.tokens());
 }
 
 // In serial order, the cursor's next use is the place where the page is found next.
-void follow_future(const trace &of) {
-    const uint64_t row = uint64_t{of.layers()} * of.top_k();
-    const future coming(of);
+void follow_future(const trace &trace) {
+    const uint64_t row = uint64_t{trace.layers()} * trace.top_k();
+    const future coming(trace);
     future_cursor cursor(coming, order::serial);
-    std::vector<uint64_t> expected(uint64_t{of.layers()} * of.experts(), 0);
-    for (uint64_t step = 0; step < of.tokens() * row; ++step) {
-        const uint32_t layer = static_cast<uint32_t>(step % row / of.top_k());
-        const uint32_t rank = static_cast<uint32_t>(step % of.top_k());
-        const uint32_t page = layer * of.experts() + of.expert(step / row, layer, rank);
+    std::vector<uint64_t> expected(uint64_t{trace.layers()} * trace.experts(), 0);
+    for (uint64_t step = 0; step < trace.tokens() * row; ++step) {
+        const uint32_t layer = static_cast<uint32_t>(step % row / trace.top_k());
+        const uint32_t rank = static_cast<uint32_t>(step % trace.top_k());
+        const uint32_t page = layer * trace.experts() + trace.expert(step / row, layer, rank);
         require(expected[page] == 0 || expected[page] == step);
         const uint64_t next = cursor.next_use(page, step, nullptr);
         require(next > step);
@@ -93,9 +94,9 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t siz
     if (way < 2 || size < 8 || length > size - 8) return LLVMFuzzerMutate(data, size, size_max);
     std::vector<uint8_t> header(data + 8, data + 8 + length), rest(data + 8 + length, data + size);
     std::vector<uint8_t> &part = way == 2 ? header : rest;
-    const size_t room = size_max - size + part.size(), before = part.size();
-    part.resize(std::max(room, before));
-    part.resize(LLVMFuzzerMutate(part.data(), before, room));
+    const size_t room = size_max - size + part.size(), old_size = part.size();
+    part.resize(std::max(room, old_size));
+    part.resize(LLVMFuzzerMutate(part.data(), old_size, room));
     length = header.size();
     std::memcpy(data, &length, 8);
     std::copy(header.begin(), header.end(), data + 8);

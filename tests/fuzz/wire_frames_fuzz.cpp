@@ -32,14 +32,14 @@ void check_words(std::span<const unsigned char> payload) {
 
 // Every frame from the beginning of an input, until one that is invalid or too long.
 std::deque<std::span<const unsigned char>> frames_of(std::span<const unsigned char> input) {
-    std::deque<std::span<const unsigned char>> all;
+    std::deque<std::span<const unsigned char>> frames;
     while (input.size() >= head_bytes) {
         const auto h = read_head(input.data());
         if (!h || h->length > longest || input.size() < frame_bytes(h->length)) break;
-        all.push_back(input.subspan(head_bytes, h->length));
+        frames.push_back(input.subspan(head_bytes, h->length));
         input = input.subspan(frame_bytes(h->length));
     }
-    return all;
+    return frames;
 }
 
 }  // namespace
@@ -65,20 +65,20 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         input = input.subspan(piece);
         seen = box.got(
             piece, [](const head &h) { return h.length <= longest; },
-            [&](const arrived &one) {
+            [&](const received_frame &frame) {
                 require(!wanted.empty() &&
-                        reinterpret_cast<uintptr_t>(one.payload.data()) % 8 == 0);
-                require(std::equal(one.payload.begin(), one.payload.end(), wanted[0].begin(),
+                        reinterpret_cast<uintptr_t>(frame.payload.data()) % 8 == 0);
+                require(std::equal(frame.payload.begin(), frame.payload.end(), wanted[0].begin(),
                                    wanted[0].end()));
                 wanted.pop_front();
-                check_words(one.payload);
-                ++one.in->lent;
-                lent.push_back(one.in);
+                check_words(frame.payload);
+                ++frame.source->lent;
+                lent.push_back(frame.source);
                 return true;
             });
     }
     require(wanted.empty());
     if (seen == inbox::verdict::no_frame) require(guess(box.rest()) != nullptr);
-    for (block *one : lent) inbox::release(one);
+    for (block *block : lent) inbox::release(block);
     return 0;
 }

@@ -28,9 +28,9 @@ template <class Value>
 std::vector<Value> values_of(const safetensors &file, const std::string &name) {
     const tensor *found = file.find(name);
     REQUIRE_MESSAGE(found != nullptr, name);
-    std::vector<Value> out(found->elements());
-    std::memcpy(out.data(), found->bytes.data(), found->bytes.size());
-    return out;
+    std::vector<Value> values(found->elements());
+    std::memcpy(values.data(), found->bytes.data(), found->bytes.size());
+    return values;
 }
 
 // The negative log-likelihood of `next` under softmax(logits).
@@ -42,17 +42,17 @@ double loss_of(std::span<const float> logits, int32_t next) {
 }
 
 struct bench {
-    std::unique_ptr<model> of = demo();
+    std::unique_ptr<model> loaded_model = demo();
     thread_pool pool{0};
     std::unique_ptr<cpu_model> compute;
     std::unique_ptr<forward> run;
-    size_t vocabulary = of->config().vocabulary;
+    size_t vocabulary = loaded_model->config().vocabulary;
 
     explicit bench(uint32_t tokens_max) {
         cpu_model_limits limits;
         limits.tokens_max = limits.outputs_max = limits.context_max = tokens_max;
-        compute = compute_of(*of, pool, limits);
-        run = std::make_unique<forward>(*compute, *of);
+        compute = compute_of(*loaded_model, pool, limits);
+        run = std::make_unique<forward>(*compute, *loaded_model);
     }
     std::span<const float> logits(size_t position) const {
         return compute->logits().subspan(position * vocabulary, vocabulary);
@@ -61,11 +61,11 @@ struct bench {
 
 // Whether the continuation is the reference's. If not, says by how much the first different choice
 // differs.
-bool greedy_equal(bench &with, const std::string &text, const std::vector<int32_t> &ids) {
+bool greedy_equal(bench &fixture, const std::string &text, const std::vector<int32_t> &ids) {
     constexpr uint32_t prompt = 32;
-    (*with.run)(prompt_pass(std::span(ids).first(prompt), 0, 0, false));
+    (*fixture.run)(prompt_pass(std::span(ids).first(prompt), 0, 0, false));
     for (uint32_t position = prompt; position < ids.size(); ++position) {
-        const auto logits = with.logits(0);
+        const auto logits = fixture.logits(0);
         const int32_t next = most_probable(logits);
         const int32_t expected[] = {ids[position]};
         if (next != expected[0]) {
@@ -74,7 +74,7 @@ bool greedy_equal(bench &with, const std::string &text, const std::vector<int32_
                          << expected[0] << " has " << logits[static_cast<size_t>(expected[0])]);
             return false;
         }
-        (*with.run)(prompt_pass(expected, 0, position, false));
+        (*fixture.run)(prompt_pass(expected, 0, position, false));
     }
     return true;
 }
@@ -87,7 +87,7 @@ TEST_CASE("losses, logits and greedy texts of the demo model") {
     REQUIRE(mapped.ok());
     const auto parsed = parse_safetensors(mapped.value().bytes(), file.string());
     REQUIRE(parsed.ok());
-    bench with(160);
+    bench fixture(160);
     int equal = 0;
     for (const std::string text : texts) {
         CAPTURE(text);
@@ -96,16 +96,16 @@ TEST_CASE("losses, logits and greedy texts of the demo model") {
         const auto last = values_of<float>(parsed.value(), text + ".logits_last8");
         REQUIRE(ids.size() == 160);
         REQUIRE(losses.size() == 159);
-        (*with.run)(prompt_pass(ids, 0, 0, true));
+        (*fixture.run)(prompt_pass(ids, 0, 0, true));
         double worst = 0;
         for (size_t i = 0; i < losses.size(); ++i)
-            worst = std::max(worst, std::abs(loss_of(with.logits(i), ids[i + 1]) - losses[i]));
+            worst = std::max(worst, std::abs(loss_of(fixture.logits(i), ids[i + 1]) - losses[i]));
         CHECK(worst <= 1e-3);
         const double error =
-            relative_error(with.compute->logits().subspan(152 * with.vocabulary), last);
+            relative_error(fixture.compute->logits().subspan(152 * fixture.vocabulary), last);
         CHECK(error <= 2e-3);
         MESSAGE(text << ": losses within " << worst << ", logits within " << error);
-        equal += greedy_equal(with, text, values_of<int32_t>(parsed.value(), text + ".greedy"));
+        equal += greedy_equal(fixture, text, values_of<int32_t>(parsed.value(), text + ".greedy"));
     }
     CHECK(equal >= 3);
 }
@@ -113,26 +113,26 @@ TEST_CASE("losses, logits and greedy texts of the demo model") {
 TEST_CASE("perplexity of the demo model") {
     const auto file = references / "demo_perplexity.json";
     std::ifstream stream(file);
-    const json all = json::parse(stream);
-    bench with(257);
-    CHECK(all.size() == 4);
-    for (const auto &one : all.items()) {
-        const std::string &domain = one.key();
-        const json &of = one.value();
+    const json domains = json::parse(stream);
+    bench fixture(257);
+    CHECK(domains.size() == 4);
+    for (const auto &entry : domains.items()) {
+        const std::string &domain = entry.key();
+        const json &expected = entry.value();
         CAPTURE(domain);
         double loss = 0;
         size_t count = 0;
-        for (const json &window : of.at("windows")) {
+        for (const json &window : expected.at("windows")) {
             const auto ids = window.get<std::vector<int32_t>>();
-            (*with.run)(prompt_pass(std::span(ids).first(ids.size() - 1), 0, 0, true));
+            (*fixture.run)(prompt_pass(std::span(ids).first(ids.size() - 1), 0, 0, true));
             for (size_t i = 0; i + 1 < ids.size(); ++i, ++count)
-                loss += loss_of(with.logits(i), ids[i + 1]);
+                loss += loss_of(fixture.logits(i), ids[i + 1]);
         }
         const double mean = loss / static_cast<double>(count);
-        const double off = std::exp(mean - of.at("nll").get<double>()) - 1;
+        const double difference = std::exp(mean - expected.at("nll").get<double>()) - 1;
         MESSAGE(domain << ": nll " << mean << ", perplexity " << std::exp(mean) << ", off by "
-                       << off);
-        CHECK(std::abs(off) <= 1e-3);
+                       << difference);
+        CHECK(std::abs(difference) <= 1e-3);
     }
 }
 

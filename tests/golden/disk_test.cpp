@@ -40,9 +40,9 @@ struct bench {
         return std::move(*done);
     }
     void quarter() {
-        const model &of = *(*shared.open_model(config.model))->of;
-        const auto layers = static_cast<uint32_t>(of.config().moe_layers().size());
-        config.host_experts = layers * of.config().experts / 4;
+        const model &loaded_model = *(*shared.open_model(config.model))->loaded_model;
+        const auto layers = static_cast<uint32_t>(loaded_model.config().moe_layers().size());
+        config.host_experts = layers * loaded_model.config().experts / 4;
         config.disk = "nvme_gen4";  // as loading a file sets it
     }
 };
@@ -52,44 +52,44 @@ struct bench {
 TEST_CASE("the same likelihoods with a quarter of the experts in memory") {
     for (const std::string &name : golden_names()) {
         CAPTURE(name);
-        bench on(golden_path(name));
+        bench fixture(golden_path(name));
         if (name == "gpt_oss") {  // stores them the other way round
-            on.quarter();
+            fixture.quarter();
             run_options options;
-            options.requests = &on.requests;
-            const auto refused = run(on.config, on.shared, options);
+            options.requests = &fixture.requests;
+            const auto refused = run(fixture.config, fixture.shared, options);
             REQUIRE_FALSE(refused.ok());
             CHECK(refused.failure().text.find("turned round") != std::string::npos);
             continue;
         }
         for (const uint32_t prefill : {0u, 4u}) {
             CAPTURE(prefill);
-            on.config.prefill = prefill;
-            on.config.host_experts.reset();
-            on.config.split = 1;
-            on.config.dispatch.plugin = "load_all";
-            on.config.prefetch.plugin = "none";
-            const run_report whole = on.run_it();
+            fixture.config.prefill = prefill;
+            fixture.config.host_experts.reset();
+            fixture.config.split = 1;
+            fixture.config.dispatch.plugin = "load_all";
+            fixture.config.prefetch.plugin = "none";
+            const run_report whole = fixture.run_it();
             REQUIRE(whole.text.scored == 15);
             CHECK_FALSE(whole.host);
-            on.quarter();
+            fixture.quarter();
             struct way {
                 double split;
                 const char *dispatch, *prefetch;
             };
-            for (const way &one : {way{1, "load_all", "none"}, way{0.5, "load_all", "none"},
-                                   way{1, "cpu_all", "none"}, way{1, "overlap", "next_gate"}}) {
-                on.config.split = one.split;
-                on.config.dispatch.plugin = one.dispatch;
-                on.config.prefetch.plugin = one.prefetch;
-                CAPTURE(one.split);
-                CAPTURE(one.dispatch);
-                const run_report made = on.run_it();
-                CHECK(made.text.nll == whole.text.nll);
-                REQUIRE(made.host);
-                CHECK(made.host->disk_bytes == made.bytes.h2d);
-                CHECK(made.host->disk_bytes != 0);
-                CHECK(made.experts.on_cpu == 0);
+            for (const way &mode : {way{1, "load_all", "none"}, way{0.5, "load_all", "none"},
+                                    way{1, "cpu_all", "none"}, way{1, "overlap", "next_gate"}}) {
+                fixture.config.split = mode.split;
+                fixture.config.dispatch.plugin = mode.dispatch;
+                fixture.config.prefetch.plugin = mode.prefetch;
+                CAPTURE(mode.split);
+                CAPTURE(mode.dispatch);
+                const run_report report = fixture.run_it();
+                CHECK(report.text.nll == whole.text.nll);
+                REQUIRE(report.host);
+                CHECK(report.host->disk_bytes == report.bytes.h2d);
+                CHECK(report.host->disk_bytes != 0);
+                CHECK(report.experts.on_cpu == 0);
             }
         }
     }
@@ -107,9 +107,9 @@ TEST_CASE("quantised experts in slots, halves and from disk") {
     if (std::filesystem::exists(mixed)) models.push_back(mixed);
     for (const path &name : models) {
         CAPTURE(name.string());
-        bench on(name);
-        on.config.prefill = 4;
-        const run_report whole = on.run_it();
+        bench fixture(name);
+        fixture.config.prefill = 4;
+        const run_report whole = fixture.run_it();
         REQUIRE(whole.text.scored == 15);
         for (const bool disk : {false, true})
             for (const char *cache : {"lru", "lfu", "score", "hybrimoe"})
@@ -118,39 +118,39 @@ TEST_CASE("quantised experts in slots, halves and from disk") {
                         CAPTURE(disk);
                         CAPTURE(std::string(cache));
                         CAPTURE(std::string(dispatch));
-                        bench other(name);
-                        other.config.prefill = 4;
-                        other.config.cache.plugin = cache;
-                        other.config.dispatch.plugin = dispatch;
-                        other.config.split = split;
+                        bench variant(name);
+                        variant.config.prefill = 4;
+                        variant.config.cache.plugin = cache;
+                        variant.config.dispatch.plugin = dispatch;
+                        variant.config.split = split;
                         if (disk)
-                            other.quarter();
+                            variant.quarter();
                         else
-                            other.config.experts = 5;
-                        const run_report made = other.run_it();
-                        CHECK(made.text.nll == whole.text.nll);
+                            variant.config.experts = 5;
+                        const run_report report = variant.run_it();
+                        CHECK(report.text.nll == whole.text.nll);
                     }
     }
 }
 
 TEST_CASE("the demo model writes the same text") {
-    bench on(std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo");
-    on.config.prompts = {"To be", "fn main() {"};
-    on.config.max_tokens = 24;
-    const run_report whole = on.run_it();
-    on.quarter();
+    bench fixture(std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo");
+    fixture.config.prompts = {"To be", "fn main() {"};
+    fixture.config.max_tokens = 24;
+    const run_report whole = fixture.run_it();
+    fixture.quarter();
     for (const char *cache : {"lru", "lfu", "sieve"}) {
-        on.config.cache.plugin = cache;
-        const run_report made = on.run_it();
-        CHECK(made.text.texts == whole.text.texts);
-        CHECK(made.host->disk_bytes != 0);
+        fixture.config.cache.plugin = cache;
+        const run_report report = fixture.run_it();
+        CHECK(report.text.texts == whole.text.texts);
+        CHECK(report.host->disk_bytes != 0);
     }
     // The same on an emulated GPU, with two memories.
-    on.config.executor = "emulator";
-    on.config.profile = "rtx_4090";
-    on.config.disk = "nvme_gen4";
-    on.config.experts = 20;
-    const run_report emulated = on.run_it();
+    fixture.config.executor = "emulator";
+    fixture.config.profile = "rtx_4090";
+    fixture.config.disk = "nvme_gen4";
+    fixture.config.experts = 20;
+    const run_report emulated = fixture.run_it();
     CHECK(emulated.text.texts == whole.text.texts);
     CHECK(emulated.host->requested > emulated.host->hits);
 }

@@ -24,65 +24,66 @@ using namespace moorage::test;
 
 constexpr uint32_t requests_count = 5, input = 6, output = 5;
 
-struct way {
-    uint64_t there = 0, back = 0;
-    bool operator==(const way &) const = default;
+struct link_bytes {
+    uint64_t outward_bytes = 0, return_bytes = 0;
+    bool operator==(const link_bytes &) const = default;
 };
 struct counts {
     uint64_t calls = 0;
-    std::vector<way> servers;
+    std::vector<link_bytes> servers;
     bool operator==(const counts &) const = default;
 };
 
-doctest::String toString(const counts &of) {
-    std::string text = format("{} calls;", of.calls);
-    for (const way &one : of.servers) text += format(" {}/{}", one.there, one.back);
+doctest::String toString(const counts &counted) {
+    std::string text = format("{} calls;", counted.calls);
+    for (const link_bytes &server : counted.servers)
+        text += format(" {}/{}", server.outward_bytes, server.return_bytes);
     return text.c_str();
 }
 
 std::vector<model_request> drawn(random_stream &draw, uint32_t vocabulary) {
-    std::vector<model_request> all(requests_count);
-    for (model_request &one : all) {
-        one.ids.resize(input);
-        for (int32_t &id : one.ids) id = static_cast<int32_t>(draw.below(vocabulary));
-        one.new_tokens = output;
+    std::vector<model_request> requests(requests_count);
+    for (model_request &request : requests) {
+        request.ids.resize(input);
+        for (int32_t &id : request.ids) id = static_cast<int32_t>(draw.below(vocabulary));
+        request.new_tokens = output;
     }
-    return all;
+    return requests;
 }
 
 class world {
 public:
     world(const std::string &name, random_stream &draw)
-        : on(name), requests_(drawn(draw, on.of->config().vocabulary)) {
-        on.config.prefill = 0;
-        const model_config &of = on.of->config();
-        trace_recorder recorder(static_cast<uint32_t>(of.moe_layers().size()), of.experts, of.top_k,
-                                0);
+        : bench(name), requests_(drawn(draw, bench.loaded_model->config().vocabulary)) {
+        bench.config.prefill = 0;
+        const model_config &golden_config = bench.loaded_model->config();
+        trace_recorder recorder(static_cast<uint32_t>(golden_config.moe_layers().size()),
+                                golden_config.experts, golden_config.top_k, 0);
         // The written tokens, and then their routing when one process scores them.
         std::vector<model_request> texts = requests_;
-        for (model_request &one : texts) {
-            for (const auto &[request, id] : on.alone({one}).tokens) one.ids.push_back(id);
-            one.ids.pop_back();
-            one.new_tokens = 0;
-            one.score_from = 1;
+        for (model_request &text : texts) {
+            for (const auto &[request, id] : bench.alone({text}).tokens) text.ids.push_back(id);
+            text.ids.pop_back();
+            text.new_tokens = 0;
+            text.score_from = 1;
         }
         run_options options;
         options.requests = &texts;
         options.watcher = &recorder;
         options.own_routing = false;
-        REQUIRE(run(on.config, on.shared, options).ok());
+        REQUIRE(run(bench.config, bench.shared, options).ok());
         trace_data data = recorder.finish();
         data.metadata["model"] = "golden";
-        data.metadata["hidden_size"] = std::to_string(of.hidden);
-        REQUIRE(write_trace(data, at_.path() / "trace.safetensors").ok());
-        std::ofstream(at_.path() / "golden.toml")
-            << to_toml(shape_of(*on.of, "golden"), "[M] test", "[M] test");
+        data.metadata["hidden_size"] = std::to_string(golden_config.hidden);
+        REQUIRE(write_trace(data, folder_.path() / "trace.safetensors").ok());
+        std::ofstream(folder_.path() / "golden.toml")
+            << to_toml(shape_of(*bench.loaded_model, "golden"), "[M] test", "[M] test");
     }
 
     run_config config(const std::string &policy, uint32_t servers, uint64_t seed, uint32_t prefill,
                       double share) {
-        const uint64_t expert_bytes = shape_of(*on.of, "golden").expert_bytes;
-        const auto slots = static_cast<uint64_t>(share * on.pages() / servers) + 1;
+        const uint64_t expert_bytes = shape_of(*bench.loaded_model, "golden").expert_bytes;
+        const auto slots = static_cast<uint64_t>(share * bench.pages() / servers) + 1;
         std::string text = format(
             "[run]\nexecutor = \"emulator\"\nbatch = 1\nprefill = {}\nseed = {}\n"
             "[cluster]\nrequests = {}\nreturns_each = true\n"
@@ -97,7 +98,7 @@ public:
                 "[[cluster.servers]]\nname = \"s{}\"\nflops = 1e9\naddress = \"loop:{}\"\n"
                 "expert_memory_bytes = {}\n{}",
                 i, i, slots * expert_bytes, i == 0 ? "workload = \"texts\"\n" : "");
-        const auto file = at_.path() / "cluster.toml";
+        const auto file = folder_.path() / "cluster.toml";
         std::ofstream(file) << text;
         auto read = load_run_config(file.string(), {});
         if (!read) FAIL(read.failure().text);
@@ -105,69 +106,72 @@ public:
     }
 
     counts emulated(const run_config &config, uint32_t servers) {
-        const auto done = run_cluster(config, on.shared, {});
+        const auto done = run_cluster(config, bench.shared, {});
         if (!done) FAIL(done.failure().text);
-        counts made{done->cluster->calls, std::vector<way>(servers)};
-        for (const cluster_report::link &one : done->cluster->links) {
-            if (one.from == "s0")
-                made.servers[std::stoul(one.to.substr(1))].there += one.activation_bytes;
-            if (one.to == "s0")
-                made.servers[std::stoul(one.from.substr(1))].back += one.activation_bytes;
+        counts counted{done->cluster->calls, std::vector<link_bytes>(servers)};
+        for (const cluster_report::link &link : done->cluster->links) {
+            if (link.source == "s0")
+                counted.servers[std::stoul(link.target.substr(1))].outward_bytes +=
+                    link.activation_bytes;
+            if (link.target == "s0")
+                counted.servers[std::stoul(link.source.substr(1))].return_bytes +=
+                    link.activation_bytes;
         }
-        return made;
+        return counted;
     }
 
     // The requests in the order in which the emulated home drew them.
     std::vector<model_request> in_order(const run_config &config) {
         auto scene = make_scene(*config.cluster, config.file.parent_path());
         REQUIRE(scene.ok());
-        const auto all = arrivals_of_homes(config, on.shared, *scene, 64);
-        if (!all) FAIL(all.failure().text);
-        std::vector<model_request> made;
-        for (const home_arrival &one : *all) made.push_back(requests_[one.of.trace_request]);
-        return made;
+        const auto arrivals = arrivals_of_homes(config, bench.shared, *scene, 64);
+        if (!arrivals) FAIL(arrivals.failure().text);
+        std::vector<model_request> requests;
+        for (const home_arrival &arrival : *arrivals)
+            requests.push_back(requests_[arrival.times.trace_request]);
+        return requests;
     }
 
     counts real(run_config config, uint32_t servers) {
         const std::vector<model_request> requests = in_order(config);
         config.executor = "cpu";
         config.profile = "host";
-        config.model = on.config.model;
+        config.model = bench.config.model;
         config.threads = 1;
         config.stop.at_model_ends = false;
-        const auto setup = set_up_node(config, "s0", on.shared);
+        const auto setup = set_up_node(config, "s0", bench.shared);
         if (!setup) FAIL(setup.failure().text);
         loop_hub hub;
         std::deque<running_node> nodes;
         for (uint32_t server = 1; server < servers; ++server)
-            nodes.emplace_back(hub, setup->plan, *on.of, server);
+            nodes.emplace_back(hub, setup->plan, *bench.loaded_model, server);
         loop_wire wire(hub, "");
         thread_pool pool(1);
-        peer_node own({&wire, &setup->plan, {0, 77, "test"}, on.of, &pool});
-        counts made{0, std::vector<way>(servers)};
+        peer_node home_node({&wire, &setup->plan, {0, 77, "test"}, bench.loaded_model, &pool});
+        counts counted{0, std::vector<link_bytes>(servers)};
         home_options options;
         options.connect_ns = 60'000'000'000;
         options.requests = &requests;
         options.prices = setup->prices;
-        const uint64_t row_bytes = uint64_t{on.of->config().hidden} * sizeof(float);
+        const uint64_t row_bytes = uint64_t{bench.loaded_model->config().hidden} * sizeof(float);
         options.after_pass = [&](const caller &at_work) {
             for (uint32_t i = 0; i < servers; ++i)
-                made.servers[i] = {at_work.called(i).rows * row_bytes,
-                                   at_work.called(i).pairs * row_bytes};
+                counted.servers[i] = {at_work.called(i).rows * row_bytes,
+                                      at_work.called(i).pairs * row_bytes};
         };
-        const auto done = run_home(config, on.shared, own, pool, options);
+        const auto done = run_home(config, bench.shared, home_node, pool, options);
         if (!done) FAIL(done.failure().text);
-        CHECK(done->calls.here == 0);
+        CHECK(done->calls.from_own_disk == 0);
         CHECK(done->calls.retried == 0);
-        made.calls = done->calls.calls;
-        return made;
+        counted.calls = done->calls.calls;
+        return counted;
     }
 
-    node_bench on;
+    node_bench bench;
 
 private:
     std::vector<model_request> requests_;
-    scratch_directory at_;
+    scratch_directory folder_;
 };
 
 }  // namespace
@@ -177,7 +181,7 @@ TEST_CASE("calls and bytes of each link are those of the emulated cluster") {
     uint64_t calls = 0;
     for (const char *name : {"mixtral", "qwen2_moe", "olmoe"}) {
         CAPTURE(name);
-        world all(name, draw);
+        world scenario(name, draw);
         for (const char *policy : {"uniform", "redundance", "eplb", "prism"}) {
             CAPTURE(policy);
             const auto servers = static_cast<uint32_t>(2 + draw.below(3));
@@ -186,9 +190,10 @@ TEST_CASE("calls and bytes of each link are those of the emulated cluster") {
             CAPTURE(servers);
             CAPTURE(prefill);
             CAPTURE(share);
-            const run_config config = all.config(policy, servers, draw.below(1000), prefill, share);
-            const counts emulated = all.emulated(config, servers);
-            CHECK(emulated == all.real(config, servers));
+            const run_config config =
+                scenario.config(policy, servers, draw.below(1000), prefill, share);
+            const counts emulated = scenario.emulated(config, servers);
+            CHECK(emulated == scenario.real(config, servers));
             calls += emulated.calls;
         }
     }

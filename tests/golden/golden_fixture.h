@@ -33,17 +33,17 @@ inline std::unique_ptr<model> open_or_fail(const std::filesystem::path &path) {
     return std::move(*opened);
 }
 
-inline golden_data golden_of(const model &of) {
-    auto read = read_golden(of.directory(), of.config());
+inline golden_data golden_of(const model &model) {
+    auto read = read_golden(model.directory(), model.config());
     REQUIRE_MESSAGE(read.ok(), (read.ok() ? "" : read.failure().text));
     return std::move(*read);
 }
 
-inline std::unique_ptr<cpu_model> compute_of(const model &of, thread_pool &pool,
+inline std::unique_ptr<cpu_model> compute_of(const model &model, thread_pool &pool,
                                              const cpu_model_limits &limits) {
-    auto made = cpu_model::create(of, pool, limits);
-    REQUIRE_MESSAGE(made.ok(), (made.ok() ? "" : made.failure().text));
-    return std::move(*made);
+    auto created = cpu_model::create(model, pool, limits);
+    REQUIRE_MESSAGE(created.ok(), (created.ok() ? "" : created.failure().text));
+    return std::move(*created);
 }
 
 inline std::vector<float> copied(std::span<const float> values) {

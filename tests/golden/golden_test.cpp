@@ -23,10 +23,10 @@ constexpr double invariance_max = 1e-4;
 
 // A model with the weights and rules of another, for a test to change.
 struct changed_model final : model {
-    explicit changed_model(const model &of) {
-        directory_ = of.directory();
-        config_ = of.config();
-        weights_ = of.weights();
+    explicit changed_model(const model &source) {
+        directory_ = source.directory();
+        config_ = source.config();
+        weights_ = source.weights();
     }
     model_config &config_to_change() { return config_; }
     model_weights &weights_to_change() { return weights_; }
@@ -40,29 +40,29 @@ cpu_model_limits limits_of(uint32_t tokens, uint32_t streams = 1) {
     return limits;
 }
 
-std::vector<float> logits_of_prompt(const model &of, const std::vector<int32_t> &ids,
+std::vector<float> logits_of_prompt(const model &model, const std::vector<int32_t> &ids,
                                     uint32_t threads = 2) {
     thread_pool pool(threads);
-    const auto compute = compute_of(of, pool, limits_of(static_cast<uint32_t>(ids.size())));
-    forward run(*compute, of);
+    const auto compute = compute_of(model, pool, limits_of(static_cast<uint32_t>(ids.size())));
+    forward run(*compute, model);
     run(prompt_pass(ids, 0, 0, true));
     return copied(compute->logits());
 }
 
 // The logits of a prompt in passes of `chunk` tokens.
-std::vector<float> logits_of_chunks(const model &of, const std::vector<int32_t> &ids,
+std::vector<float> logits_of_chunks(const model &model, const std::vector<int32_t> &ids,
                                     uint32_t chunk) {
     thread_pool pool(2);
-    const auto compute = compute_of(of, pool, limits_of(chunk));
-    forward run(*compute, of);
-    std::vector<float> all;
+    const auto compute = compute_of(model, pool, limits_of(chunk));
+    forward run(*compute, model);
+    std::vector<float> logits;
     for (size_t begin = 0; begin < ids.size(); begin += chunk) {
         const size_t count = std::min<size_t>(chunk, ids.size() - begin);
         run(prompt_pass(std::span(ids).subspan(begin, count), 0, static_cast<uint32_t>(begin),
                         true));
-        all.insert(all.end(), compute->logits().begin(), compute->logits().end());
+        logits.insert(logits.end(), compute->logits().begin(), compute->logits().end());
     }
-    return all;
+    return logits;
 }
 
 // Computes one layer's experts in some way; `chosen` [B, k].
@@ -70,23 +70,23 @@ using compute_experts =
     std::function<void(cpu_model &, uint32_t layer, const std::vector<uint32_t> &distinct)>;
 
 // The layer loop written out, as in a host with its own policies.
-std::vector<float> logits_by(const model &of, const std::vector<int32_t> &ids,
+std::vector<float> logits_by(const model &model, const std::vector<int32_t> &ids,
                              const compute_experts &way,
                              const std::function<void(uint32_t layer, std::vector<uint32_t> &chosen,
                                                       std::vector<float> &weights)> &change = {}) {
     thread_pool pool(2);
-    const auto compute = compute_of(of, pool, limits_of(static_cast<uint32_t>(ids.size())));
-    const routing_rule rule(of.config());
-    const size_t experts = of.config().experts, top_k = of.config().top_k;
-    const std::vector<uint32_t> layers = of.config().moe_layers();
+    const auto compute = compute_of(model, pool, limits_of(static_cast<uint32_t>(ids.size())));
+    const routing_rule rule(model.config());
+    const size_t experts = model.config().experts, top_k = model.config().top_k;
+    const std::vector<uint32_t> layers = model.config().moe_layers();
     compute->begin(prompt_pass(ids, 0, 0, true));
     for (uint32_t layer = 0; layer < layers.size(); ++layer) {
-        compute->attention(layer);
+        compute->run_attention(layer);
         std::vector<uint32_t> chosen(ids.size() * top_k);
         std::vector<float> weights(chosen.size());
         for (size_t t = 0; t < ids.size(); ++t)
             rule.choose(compute->router_logits().subspan(t * experts, experts),
-                        of.weights().layers[layers[layer]].correction_bias,
+                        model.weights().layers[layers[layer]].correction_bias,
                         {&chosen[t * top_k], top_k}, {&weights[t * top_k], top_k});
         if (change) change(layer, chosen, weights);
         compute->route(chosen, weights);
@@ -95,7 +95,7 @@ std::vector<float> logits_by(const model &of, const std::vector<int32_t> &ids,
         distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
         way(*compute, layer, distinct);
     }
-    compute->head();
+    compute->run_head();
     return copied(compute->logits());
 }
 
@@ -179,23 +179,23 @@ TEST_CASE("order, segments and place of experts give the same bits") {
     for (const std::string &name : golden_names()) {
         CAPTURE(name);
         const auto opened = open_or_fail(golden_path(name));
-        const model &of = *opened;
-        const std::vector<int32_t> ids = golden_of(of).input_ids;
-        const std::vector<float> expected = logits_of_prompt(of, ids);
-        const uint32_t rows = of.config().moe_intermediate,
-                       top = top_rows(rows, 0.5, of.config().part_unit);
-        const std::vector<uint32_t> layers = of.config().moe_layers();
+        const model &model = *opened;
+        const std::vector<int32_t> ids = golden_of(model).input_ids;
+        const std::vector<float> expected = logits_of_prompt(model, ids);
+        const uint32_t rows = model.config().moe_intermediate,
+                       top = top_rows(rows, 0.5, model.config().part_unit);
+        const std::vector<uint32_t> layers = model.config().moe_layers();
         std::mt19937 random(11);
 
         CHECK(expected ==
-              logits_by(of, ids, [&](cpu_model &compute, uint32_t layer, auto distinct) {
+              logits_by(model, ids, [&](cpu_model &compute, uint32_t layer, auto distinct) {
                   std::shuffle(distinct.begin(), distinct.end(), random);
                   for (const uint32_t expert : distinct)
                       compute.expert(layer, expert, 0, rows, nullptr);
               }));
         // Tops first, bottoms in the opposite order.
         CHECK(expected ==
-              logits_by(of, ids, [&](cpu_model &compute, uint32_t layer, auto distinct) {
+              logits_by(model, ids, [&](cpu_model &compute, uint32_t layer, auto distinct) {
                   for (const uint32_t expert : distinct)
                       compute.expert(layer, expert, 0, top, nullptr);
                   std::reverse(distinct.begin(), distinct.end());
@@ -204,7 +204,7 @@ TEST_CASE("order, segments and place of experts give the same bits") {
               }));
         // Copies in slots, several calls in one loop.
         CHECK(expected ==
-              logits_by(of, ids, [&](cpu_model &compute, uint32_t layer, auto distinct) {
+              logits_by(model, ids, [&](cpu_model &compute, uint32_t layer, auto distinct) {
                   for (const auto &[first, count] :
                        {std::pair{uint32_t{0}, top}, std::pair{top, rows - top}}) {
                       if (count == 0) continue;
@@ -212,7 +212,7 @@ TEST_CASE("order, segments and place of experts give the same bits") {
                       std::vector<mlp_weights> views;
                       for (const uint32_t expert : distinct) {
                           const mlp_weights &whole =
-                              of.weights().layers[layers[layer]].experts[expert];
+                              model.weights().layers[layers[layer]].experts[expert];
                           const segment_image image(whole, first, count);
                           slots.emplace_back(image.bytes());
                           image.copy(0, image.bytes(), slots.back().data());
@@ -221,7 +221,7 @@ TEST_CASE("order, segments and place of experts give the same bits") {
                       std::vector<expert_call> calls;
                       for (size_t i = 0; i < distinct.size(); ++i)
                           calls.push_back({distinct[i], first, count, &views[i]});
-                      compute.experts(layer, calls);
+                      compute.run_experts(layer, calls);
                   }
               }));
     }
@@ -232,9 +232,9 @@ TEST_CASE("the number of threads does not show") {
         CAPTURE(name);
         const auto opened = open_or_fail(golden_path(name));
         const std::vector<int32_t> ids = golden_of(*opened).input_ids;
-        const std::vector<float> one = logits_of_prompt(*opened, ids, 1);
+        const std::vector<float> single_thread = logits_of_prompt(*opened, ids, 1);
         for (const uint32_t threads : {2u, 3u, 5u})
-            CHECK(one == logits_of_prompt(*opened, ids, threads));
+            CHECK(single_thread == logits_of_prompt(*opened, ids, threads));
     }
 }
 
@@ -246,7 +246,7 @@ TEST_CASE("an expert that is not computed contributes nothing") {
         const auto all_but = [](uint32_t dropped) {
             return [dropped](cpu_model &compute, uint32_t layer, auto distinct) {
                 std::erase(distinct, layer == 1 ? dropped : UINT32_MAX);
-                compute.experts(layer, distinct);
+                compute.run_experts(layer, distinct);
             };
         };
         const auto without_weight = logits_by(*opened, ids, all_but(UINT32_MAX),
@@ -278,23 +278,23 @@ TEST_CASE("predictions are the next layer's router on this layer's input") {
         for (uint32_t layer = 0; layer < layers.size(); ++layer) {
             CAPTURE(layer);
             changed_model changed(*opened);
-            std::vector<layer_weights> &all = changed.weights_to_change().layers;
+            std::vector<layer_weights> &changed_layers = changed.weights_to_change().layers;
             const layer_weights &next =
                 opened->weights().layers[layers[(layer + 1) % layers.size()]];
             thread_pool pool(2);
             cpu_model_limits limits = limits_of(24);
             limits.predict = true;
             const auto plain = compute_of(*opened, pool, limits);
-            const auto other = compute_of(changed, pool, limits);
-            all[layers[layer]].router = next.router;
-            all[layers[layer]].router_bias = next.router_bias;
-            for (cpu_model *compute : {plain.get(), other.get()}) {
+            const auto swapped = compute_of(changed, pool, limits);
+            changed_layers[layers[layer]].router = next.router;
+            changed_layers[layers[layer]].router_bias = next.router_bias;
+            for (cpu_model *compute : {plain.get(), swapped.get()}) {
                 compute->begin(prompt_pass(golden.input_ids, 0, 0, false));
                 // Without experts: only the router of `layer` differs, and nothing before it does.
-                for (uint32_t l = 0; l <= layer; ++l) compute->attention(l);
+                for (uint32_t l = 0; l <= layer; ++l) compute->run_attention(l);
             }
-            CHECK(copied(plain->next_router_logits()) == copied(other->router_logits()));
-            CHECK(copied(plain->router_logits()) != copied(other->router_logits()));
+            CHECK(copied(plain->next_router_logits()) == copied(swapped->router_logits()));
+            CHECK(copied(plain->router_logits()) != copied(swapped->router_logits()));
         }
     }
     thread_pool pool(1);
@@ -327,9 +327,9 @@ TEST_CASE("caches that no memory can hold are refused with their sizes") {
     cpu_model_limits limits = limits_of(1);
     limits.streams = UINT32_MAX;
     limits.context_max = UINT32_MAX;
-    const auto made = cpu_model::create(*opened, pool, limits);
-    REQUIRE_FALSE(made.ok());
-    const std::string &text = made.failure().text;
+    const auto created = cpu_model::create(*opened, pool, limits);
+    REQUIRE_FALSE(created.ok());
+    const std::string &text = created.failure().text;
     INFO(text);
     for (const char *part : {"4294967295 requests x 4294967295 positions", "available", "lower"})
         CHECK(text.find(part) != std::string::npos);

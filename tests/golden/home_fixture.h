@@ -15,23 +15,23 @@ namespace moorage::test {
 // Serves on a thread of its own until it is stopped or dies.
 class running_home {
 public:
-    // The home owns `on` alone, because a bench serves one thread.
-    running_home(node_bench &on, loop_hub &hub, const node_plan &plan, uint32_t server,
+    // The home owns `bench` alone, because a bench serves one thread.
+    running_home(node_bench &bench, loop_hub &hub, const node_plan &plan, uint32_t server,
                  bool own_disk = true, tampering change = {}, uint32_t context_max = 64)
-        : on_(on),
+        : bench_(bench),
           loop_(new loop_wire(hub, "")),
           wire_(std::unique_ptr<wire>(loop_), std::move(change)),
           pool_(1),
-          node_({&wire_, &plan, {server, 500 + server, "test"}, on.of, &pool_}),
-          desk_(node_.connections(), {on.of->config().vocabulary, context_max}) {
+          node_({&wire_, &plan, {server, 500 + server, "test"}, bench.loaded_model, &pool_}),
+          desk_(node_.connections(), {bench.loaded_model->config().vocabulary, context_max}) {
         REQUIRE(node_.listen(plan.servers[server].addresses.front()).ok());
-        node_.take_requests(&desk_);
+        node_.set_desk(&desk_);
         home_options options;
         options.own_disk = own_disk;
-        options.connect_ns = on.connect_ns;
+        options.connect_ns = bench.connect_ns;
         options.desk = &desk_;
         options.context_max = context_max;
-        options.stop = [this] { return over_.load(); };
+        options.stop = [this] { return stopped_.load(); };
         options.after_pass = [this](const caller &at_work) {
             const std::lock_guard lock(guard_);
             calls_ = at_work.figures();
@@ -40,7 +40,7 @@ public:
         };
         called_.resize(plan.servers.size());
         thread_ = std::thread([this, options] {
-            const status done = serve_home(on_.config, on_.shared, node_, pool_, options);
+            const status done = serve_home(bench_.config, bench_.shared, node_, pool_, options);
             if (!done) error_ = done.failure().text;
             node_.serve([] { return true; });
         });
@@ -48,7 +48,7 @@ public:
     ~running_home() { stop(); }
     // Drains, as after SIGTERM.
     void stop() {
-        over_ = true;
+        stopped_ = true;
         wire_.wake();
         if (thread_.joinable()) thread_.join();
         loop_->die();
@@ -58,15 +58,15 @@ public:
     std::string error() const { return error_; }  // once it has stopped
     caller_figures calls() const { return locked(calls_); }
     desk_figures asked() const { return locked(asked_); }
-    std::vector<called_server> called() const { return locked(called_); }
+    std::vector<call_totals> called() const { return locked(called_); }
 
 private:
     template <class Value>
-    Value locked(const Value &of) const {
+    Value locked(const Value &value) const {
         const std::lock_guard lock(guard_);
-        return of;
+        return value;
     }
-    node_bench &on_;
+    node_bench &bench_;
     loop_wire *loop_;  // below wire_
     tampering_wire wire_;
     thread_pool pool_;
@@ -75,8 +75,8 @@ private:
     mutable std::mutex guard_;
     caller_figures calls_;
     desk_figures asked_;
-    std::vector<called_server> called_;
-    std::atomic<bool> over_ = false;
+    std::vector<call_totals> called_;
+    std::atomic<bool> stopped_ = false;
     std::string error_;
     std::thread thread_;
 };

@@ -43,11 +43,11 @@ struct outcome {
 };
 
 // A server has one device with room for `slots` experts, and a home; links of 1 ms.
-scene scene_of(const model &of, uint32_t slots) {
-    scene made;
+scene scene_of(const model &model, uint32_t slots) {
+    scene scene;
     constexpr double infinite = std::numeric_limits<double>::infinity();
     constexpr uint64_t expert_bytes = 1000;
-    cluster_arrays &cluster = made.cluster;
+    cluster_arrays &cluster = scene.cluster;
     cluster.flags = MOORAGE_RETURNS_EACH;  // as nodes do
     cluster.servers = cluster.homes = servers, cluster.models = 1;
     cluster.link_bytes_per_s.assign(servers * servers, 1e6);
@@ -57,8 +57,8 @@ scene scene_of(const model &of, uint32_t slots) {
         cluster.home_server.push_back(server);
         cluster.link_bytes_per_s[server * (servers + 1)] = infinite;
         cluster.link_s[server * (servers + 1)] = 0;
-        made.server_names.push_back(format("server{}", server));
-        made.device_names.push_back(format("server{}.gpu0", server));
+        scene.server_names.push_back(format("server{}", server));
+        scene.device_names.push_back(format("server{}.gpu0", server));
     }
     cluster.device_bytes.assign(servers, slots * expert_bytes);
     cluster.device_load_bytes_per_s.assign(servers, 1e6);
@@ -66,8 +66,8 @@ scene scene_of(const model &of, uint32_t slots) {
     cluster.home_up_bytes_per_s = cluster.home_down_bytes_per_s =
         std::vector<double>(servers, infinite);
     cluster.home_call_s.assign(servers, 0);
-    demand_arrays &demand = made.demand;
-    const model_config &sizes = of.config();
+    demand_arrays &demand = scene.demand;
+    const model_config &sizes = model.config();
     const auto layers = static_cast<uint32_t>(sizes.moe_layers().size());
     demand.models = 1, demand.homes = servers;
     demand.model_first = {0, layers * sizes.experts};
@@ -77,10 +77,10 @@ scene scene_of(const model &of, uint32_t slots) {
     demand.home_tokens_per_s = demand.home_batch = demand.home_model =
         std::vector<double>(servers, 1);
     demand.frequency.assign(servers * demand.experts(), 1.0 / sizes.experts);
-    made.home_names = made.server_names;
-    made.model_names = {"golden"};
-    made.shapes.resize(1), made.hardware.resize(servers), made.home_workload = {0, 0, 0};
-    return made;
+    scene.home_names = scene.server_names;
+    scene.model_names = {"golden"};
+    scene.shapes.resize(1), scene.hardware.resize(servers), scene.home_workload = {0, 0, 0};
+    return scene;
 }
 
 // The calls of a cluster that the cases need.
@@ -99,62 +99,63 @@ public:
 protected:
     void look() {
         ++looked;
-        for (const auto &one : now()) bare += one.empty();
+        for (const auto &expert_holders : now()) bare += expert_holders.empty();
     }
 };
 
-class emulated final : public served_cluster {
+class emulated_cluster final : public served_cluster {
 public:
-    emulated(const scene &of, const holders &first)
-        : scene_(of),
-          all_(scene_, {}, {}),
-          policy_(prism_stage(policies_, of)),
-          balance_(scene_, all_, policy_.get(), plan_of_copies(first), config_) {
-        for (const moorage_copy &one : balance_.copies()) all_.put(one);
-        all_.watch(&balance_);
-        all_.begin();
-        all_.idle_until(1'000'000'000);
+    emulated_cluster(const scene &scene, const holders &first)
+        : scene_(scene),
+          emulator_(scene_, {}, {}),
+          policy_(prism_stage(policies_, scene)),
+          balance_(scene_, emulator_, policy_.get(), plan_of_copies(first), config_) {
+        for (const moorage_copy &copy : balance_.copies()) emulator_.put(copy);
+        emulator_.watch(&balance_);
+        emulator_.begin();
+        emulator_.idle_until(1'000'000'000);
     }
     void ask(uint32_t home, uint32_t expert, uint32_t tokens) override {
         balance_.activated(home, expert, tokens);
     }
     outcome decide(bool adopt) override {
-        using how = rebalancer::how;
-        REQUIRE(balance_.decide(adopt ? how::adopt : how::say).ok());
+        using decision_mode = rebalancer::decision_mode;
+        REQUIRE(balance_.decide(adopt ? decision_mode::adopt : decision_mode::say).ok());
         const cluster_report::migration &said = balance_.decisions().back();
         return {said.adopted, said.added_copies};
     }
     void go_on() override {
-        while (all_.due_ns() != MOORAGE_NEVER) {
-            all_.step();
+        while (emulator_.due_ns() != MOORAGE_NEVER) {
+            emulator_.step();
             balance_.look_again();
             look();
         }
         CHECK_FALSE(balance_.moving());
     }
     holders now() const override {
-        holders made(scene_.demand.experts());
-        for (const moorage_copy &one : balance_.copies())
-            made[one.expert].insert(scene_.cluster.device_server[one.device]);
-        return made;
+        holders current(scene_.demand.experts());
+        for (const moorage_copy &copy : balance_.copies())
+            current[copy.expert].insert(scene_.cluster.device_server[copy.device]);
+        return current;
     }
 
 private:
     static plan plan_of_copies(const holders &first) {
-        plan made;
+        plan first_plan;
         for (uint32_t expert = 0; expert < first.size(); ++expert)
-            for (const uint32_t server : first[expert]) made.copies.push_back({expert, server});
-        return made;
+            for (const uint32_t server : first[expert])
+                first_plan.copies.push_back({expert, server});
+        return first_plan;
     }
     static cluster_config asked_alone() {
-        cluster_config made;
-        made.interval_s = 0;
-        return made;
+        cluster_config config;
+        config.interval_s = 0;
+        return config;
     }
 
     const cluster_config config_ = asked_alone();
     scene scene_;
-    cluster_emulator all_;
+    cluster_emulator emulator_;
     registry policies_;  // before what is made of it
     std::unique_ptr<placement_stage> policy_;
     rebalancer balance_;
@@ -163,55 +164,57 @@ private:
 using opener = std::function<std::unique_ptr<cluster_registry>()>;
 
 // Each server's node runs in a thread and gets its plan from a registry. The first one's leads.
-class real final : public served_cluster {
+class node_cluster final : public served_cluster {
 public:
-    real(node_bench &on, const scene &of, const holders &first, const opener &open)
-        : plan_(plan_of(*on.of, servers, lists(first))), asks_(open()), ends_(servers) {
+    node_cluster(node_bench &bench, const scene &scene, const holders &first, const opener &open)
+        : plan_(plan_of(*bench.loaded_model, servers, lists(first))),
+          asks_(open()),
+          ends_(servers) {
         for (uint32_t server = 0; server < servers; ++server) {
-            end &one = ends_[server];
-            one.node = std::make_unique<running_node>(hub_, plan_, *on.of, server, tampering(),
-                                                      1000, "", &one.board);
-            one.follows = std::make_unique<registrar>(
-                registrar::parts{.at = open(),
+            end &member = ends_[server];
+            member.node = std::make_unique<running_node>(hub_, plan_, *bench.loaded_model, server,
+                                                         tampering(), 1000, "", &member.board);
+            member.follows = std::make_unique<registrar>(
+                registrar::parts{.registry = open(),
                                  .plan = plan_,
                                  .name = plan_.servers[server].name,
-                                 .board = &one.board,
-                                 .desk = server == 0 ? &one.desk : nullptr,
+                                 .board = &member.board,
+                                 .desk = server == 0 ? &member.desk : nullptr,
                                  .wake = {}});
         }
         cluster_config config;
         config.interval_s = 0;
-        leader_ = std::make_unique<plan_leader>(of, prism_stage(policies_, of), config, plan_,
+        leader_ = std::make_unique<plan_leader>(scene, prism_stage(policies_, scene), config, plan_,
                                                 ends_[0].desk, ends_[0].board, nullptr);
-        for (end &one : ends_) one.follows->begin();
+        for (end &member : ends_) member.follows->begin();
         leader_->begin();
         // Waits until a plan is in force, and everybody uses it.
-        REQUIRE(comes([&] {
-            return std::ranges::all_of(ends_, [](const end &one) {
-                return one.board.plan().epoch != 0 && one.board.said().epoch != 0;
+        REQUIRE(wait_until([&] {
+            return std::ranges::all_of(ends_, [](const end &member) {
+                return member.board.plan().epoch != 0 && member.board.reported().epoch != 0;
             });
         }));
     }
-    ~real() override {
+    ~node_cluster() override {
         leader_.reset();
-        for (end &one : ends_) one.follows.reset();
-        for (end &one : ends_) one.node->stop();
+        for (end &member : ends_) member.follows.reset();
+        for (end &member : ends_) member.node->stop();
     }
     void ask(uint32_t home, uint32_t expert, uint32_t tokens) override {
-        std::vector<uint64_t> of_pages(plan_.holders.size());
-        of_pages[expert] = tokens;
-        ends_[0].board.add_demand(home, of_pages);
+        std::vector<uint64_t> page_tokens(plan_.holders.size());
+        page_tokens[expert] = tokens;
+        ends_[0].board.add_demand(home, page_tokens);
     }
     outcome decide(bool adopt) override {
         const std::string id = format("wish {}", ++wishes_);
         const json wish = {{"id", id}, {"what", adopt ? "rebalance" : "look"}};
-        REQUIRE(comes([&] { return asks_->put_note(wish_note, wish.dump()).ok(); }));
+        REQUIRE(wait_until([&] { return asks_->put_note(wish_note, wish.dump()).ok(); }));
         json answer;
-        REQUIRE(comes([&] {
+        REQUIRE(wait_until([&] {
             const registry_state seen = ends_[0].desk.look().state;
-            const auto at = seen.notes.find(answer_note);
-            if (at == seen.notes.end()) return false;
-            answer = json_or_discarded(at->second);
+            const auto note = seen.notes.find(answer_note);
+            if (note == seen.notes.end()) return false;
+            answer = json_or_discarded(note->second);
             return answer.is_object() && answer.value("id", "") == id;
         }));
         CAPTURE(answer.dump());
@@ -222,7 +225,7 @@ public:
     // no epoch for a while.
     void go_on() override {
         uint64_t epoch = 0, since_ns = steady_ns();
-        comes([&] {
+        wait_until([&] {
             look();
             const plan_record seen = ends_[0].board.plan();
             if (seen.epoch != epoch || !seen.coming.empty()) since_ns = steady_ns();
@@ -231,10 +234,10 @@ public:
         });
     }
     holders now() const override {
-        holders made;
-        for (const auto &of : ends_[0].board.plan().holders)
-            made.emplace_back(of.begin(), of.end());
-        return made;
+        holders current;
+        for (const auto &servers_of_page : ends_[0].board.plan().holders)
+            current.emplace_back(servers_of_page.begin(), servers_of_page.end());
+        return current;
     }
 
 private:
@@ -244,15 +247,16 @@ private:
         std::unique_ptr<running_node> node;
         std::unique_ptr<registrar> follows;
     };
-    static std::vector<std::vector<uint32_t>> lists(const holders &of) {
-        std::vector<std::vector<uint32_t>> made;
-        for (const auto &one : of) made.emplace_back(one.begin(), one.end());
-        return made;
+    static std::vector<std::vector<uint32_t>> lists(const holders &sets) {
+        std::vector<std::vector<uint32_t>> page_lists;
+        for (const auto &servers_of_page : sets)
+            page_lists.emplace_back(servers_of_page.begin(), servers_of_page.end());
+        return page_lists;
     }
-    template <class So>
-    static bool comes(const So &so) {
+    template <class Condition>
+    static bool wait_until(const Condition &condition) {
         for (const uint64_t end_ns = steady_ns() + 60'000'000'000; steady_ns() < end_ns;) {
-            if (so()) return true;
+            if (condition()) return true;
             std::this_thread::sleep_for(std::chrono::milliseconds(2));
         }
         return false;
@@ -268,99 +272,104 @@ private:
 };
 
 struct world {
-    world() : on("olmoe"), slots(on.pages() / 2), of(scene_of(*on.of, slots)) {
-        first.resize(on.pages());
-        for (uint32_t expert = 0; expert < on.pages(); ++expert)
+    world()
+        : bench("olmoe"),
+          slots(bench.pages() / 2),
+          cluster_scene(scene_of(*bench.loaded_model, slots)) {
+        first.resize(bench.pages());
+        for (uint32_t expert = 0; expert < bench.pages(); ++expert)
             first[expert].insert(expert % servers);
     }
     // [home] -> the experts it asks for, fewer than its server has room for. Their amounts differ.
     std::vector<std::set<uint32_t>> drawn(random_stream &draw) const {
-        std::vector<std::set<uint32_t>> made(servers);
-        for (auto &one : made)
-            while (one.size() < slots / 2)
-                one.insert(static_cast<uint32_t>(draw.below(on.pages())));
-        return made;
+        std::vector<std::set<uint32_t>> wanted(servers);
+        for (auto &experts : wanted)
+            while (experts.size() < slots / 2)
+                experts.insert(static_cast<uint32_t>(draw.below(bench.pages())));
+        return wanted;
     }
 
-    node_bench on;
+    node_bench bench;
     uint32_t slots;
-    scene of;
+    scene cluster_scene;
     holders first;
 };
 
-void ask_for(served_cluster &all, const std::vector<std::set<uint32_t>> &wanted, uint32_t times) {
+void ask_for(served_cluster &cluster, const std::vector<std::set<uint32_t>> &wanted,
+             uint32_t times) {
     for (uint32_t home = 0; home < servers; ++home)
-        for (const uint32_t expert : wanted[home]) all.ask(home, expert, times * (100 + expert));
+        for (const uint32_t expert : wanted[home])
+            cluster.ask(home, expert, times * (100 + expert));
 }
 
 // Every kind of cluster must do this. Returns the decisions.
-std::vector<outcome> behaves(const world &with, served_cluster &all) {
-    std::vector<outcome> made;
+std::vector<outcome> behaves(const world &scenario, served_cluster &cluster) {
+    std::vector<outcome> decisions;
     random_stream draw(23, 0);
-    CHECK(all.now() == with.first);
+    CHECK(cluster.now() == scenario.first);
     uint32_t times = 1;
     for (int round = 0; round < 3; ++round) {
         CAPTURE(round);
-        const auto wanted = with.drawn(draw);
-        ask_for(all, wanted, times);
+        const auto wanted = scenario.drawn(draw);
+        ask_for(cluster, wanted, times);
         times *= 1000;  // earlier demand is small compared with it
-        const holders before = all.now();
-        made.push_back(all.decide(false));
-        CHECK_FALSE(made.back().adopted);
-        CHECK(made.back().added_copies > 0);
-        CHECK(all.now() == before);
-        made.push_back(all.decide(true));
-        CHECK(made.back().adopted);
-        CHECK(made.back().added_copies == made[made.size() - 2].added_copies);
-        all.go_on();
-        const holders now = all.now();
+        const holders old_holders = cluster.now();
+        decisions.push_back(cluster.decide(false));
+        CHECK_FALSE(decisions.back().adopted);
+        CHECK(decisions.back().added_copies > 0);
+        CHECK(cluster.now() == old_holders);
+        decisions.push_back(cluster.decide(true));
+        CHECK(decisions.back().adopted);
+        CHECK(decisions.back().added_copies == decisions[decisions.size() - 2].added_copies);
+        cluster.go_on();
+        const holders now = cluster.now();
         std::vector<uint32_t> held(servers);
         uint64_t added = 0;
         for (uint32_t expert = 0; expert < now.size(); ++expert)
             for (const uint32_t server : now[expert]) {
                 ++held[server];
-                added += !before[expert].contains(server);
+                added += !old_holders[expert].contains(server);
             }
-        CHECK(added == made.back().added_copies);
+        CHECK(added == decisions.back().added_copies);
         for (uint32_t home = 0; home < servers; ++home) {
-            CHECK(held[home] <= with.slots);
+            CHECK(held[home] <= scenario.slots);
             for (const uint32_t expert : wanted[home]) {
                 CAPTURE(home);
                 CAPTURE(expert);
                 CHECK(now[expert].contains(home));
             }
         }
-        CHECK(all.looked > 0);
-        CHECK(all.bare == 0);
+        CHECK(cluster.looked > 0);
+        CHECK(cluster.bare == 0);
     }
-    return made;
+    return decisions;
 }
 
-std::vector<outcome> emulated_outcomes(const world &with) {
-    emulated all(with.of, with.first);
-    return behaves(with, all);
+std::vector<outcome> emulated_outcomes(const world &scenario) {
+    emulated_cluster cluster(scenario.cluster_scene, scenario.first);
+    return behaves(scenario, cluster);
 }
 
 void behaves_over(const opener &open) {
     set_log_level(log_level::error);
-    world with;
-    real all(with.on, with.of, with.first, open);
-    CHECK(behaves(with, all) == emulated_outcomes(with));
+    world scenario;
+    node_cluster cluster(scenario.bench, scenario.cluster_scene, scenario.first, open);
+    CHECK(behaves(scenario, cluster) == emulated_outcomes(scenario));
 }
 
 }  // namespace
 
 TEST_CASE("an emulated cluster") {
-    const world with;
-    CHECK(emulated_outcomes(with).size() == 6);
+    const world scenario;
+    CHECK(emulated_outcomes(scenario).size() == 6);
 }
 
 TEST_CASE("nodes, with a directory as their registry") {
-    const toy::folder at;
-    behaves_over([&at] {
-        auto made = file_registry::open(at.path() / "registry");
-        REQUIRE(made.ok());
-        return std::move(*made);
+    const toy::folder folder;
+    behaves_over([&folder] {
+        auto opened = file_registry::open(folder.path() / "registry");
+        REQUIRE(opened.ok());
+        return std::move(*opened);
     });
 }
 

@@ -14,26 +14,27 @@ using namespace moorage::test;
 
 std::vector<load_request> drawn_requests(random_stream &draw, uint32_t vocabulary, uint32_t homes,
                                          size_t count) {
-    std::vector<load_request> all(count);
+    std::vector<load_request> requests(count);
     uint64_t at_ns = 0;
-    for (load_request &one : all) {
-        one.home = static_cast<uint32_t>(draw.below(homes));
-        one.at_ns = at_ns += draw.below(2'000'000);
-        one.of.ids.resize(1 + draw.below(12));
-        for (int32_t &id : one.of.ids) id = static_cast<int32_t>(draw.below(vocabulary));
-        one.of.new_tokens = static_cast<uint32_t>(1 + draw.below(8));
+    for (load_request &request : requests) {
+        request.home = static_cast<uint32_t>(draw.below(homes));
+        request.at_ns = at_ns += draw.below(2'000'000);
+        request.request.ids.resize(1 + draw.below(12));
+        for (int32_t &id : request.request.ids) id = static_cast<int32_t>(draw.below(vocabulary));
+        request.request.new_tokens = static_cast<uint32_t>(1 + draw.below(8));
     }
-    return all;
+    return requests;
 }
 
-std::vector<int32_t> alone(node_bench &on, const model_request &request) {
+std::vector<int32_t> alone(node_bench &bench, const model_request &request) {
     std::vector<int32_t> ids;
-    for (const auto &[number, id] : on.alone({request}).tokens) ids.push_back(id);
+    for (const auto &[number, id] : bench.alone({request}).tokens) ids.push_back(id);
     return ids;
 }
 
-std::vector<std::vector<uint32_t>> all_at(const node_bench &on, std::vector<uint32_t> servers) {
-    return std::vector<std::vector<uint32_t>>(on.pages(), std::move(servers));
+std::vector<std::vector<uint32_t>> all_pages_at(const node_bench &bench,
+                                                std::vector<uint32_t> servers) {
+    return std::vector<std::vector<uint32_t>>(bench.pages(), std::move(servers));
 }
 
 load_request request_to(uint32_t home, std::vector<int32_t> ids, uint32_t new_tokens) {
@@ -44,8 +45,9 @@ load_request request_to(uint32_t home, std::vector<int32_t> ids, uint32_t new_to
 
 TEST_CASE("several homes at once write what one process does") {
     random_stream draw(31, 0);
-    node_bench on("mixtral");
-    const node_plan plan = plan_of(*on.of, 3, random_holders(on.pages(), 3, draw));
+    node_bench reference("mixtral");
+    const node_plan plan =
+        plan_of(*reference.loaded_model, 3, random_holders(reference.pages(), 3, draw));
     loop_hub hub;
     std::deque<node_bench> benches;
     std::deque<running_home> homes;
@@ -56,7 +58,7 @@ TEST_CASE("several homes at once write what one process does") {
         benches.back().config.prefill = server == 0 ? 0 : 4;
         homes.emplace_back(benches.back(), hub, plan, server);
     }
-    const auto requests = drawn_requests(draw, on.of->config().vocabulary, 3, 150);
+    const auto requests = drawn_requests(draw, reference.loaded_model->config().vocabulary, 3, 150);
     std::vector<size_t> ended;
     load_options options;
     options.on_end = [&](size_t request, const load_outcome &) { ended.push_back(request); };
@@ -65,8 +67,8 @@ TEST_CASE("several homes at once write what one process does") {
     CHECK(ended.size() == requests.size());
     for (size_t i = 0; i < requests.size(); ++i) {
         CAPTURE(i);
-        CHECK(std::string(name_of(outcomes[i].how)) == "answered");
-        CHECK(outcomes[i].written == alone(on, requests[i].of));
+        CHECK(std::string(name_of(outcomes[i].end)) == "answered");
+        CHECK(outcomes[i].written == alone(reference, requests[i].request));
         CHECK(outcomes[i].sent_ns >= requests[i].at_ns);
         CHECK(outcomes[i].first_ns >= outcomes[i].sent_ns);
         CHECK(outcomes[i].ended_ns >= outcomes[i].first_ns);
@@ -75,26 +77,26 @@ TEST_CASE("several homes at once write what one process does") {
     for (running_home &home : homes) {
         home.stop();
         CHECK(home.error() == "");
-        CHECK(home.calls().here == 0);
+        CHECK(home.calls().from_own_disk == 0);
     }
 }
 
 TEST_CASE("what cannot be answered is told by its reason") {
-    node_bench on("olmoe"), bench("olmoe");
-    const node_plan plan = plan_of(*on.of, 3, all_at(on, {0}));
+    node_bench reference("olmoe"), bench("olmoe");
+    const node_plan plan = plan_of(*reference.loaded_model, 3, all_pages_at(reference, {0}));
     loop_hub hub;
     running_home home(bench, hub, plan, 0, true, {}, /*context_max=*/20);
-    running_node holder(hub, plan, *on.of, 1);  // 2 is not there
+    running_node holder(hub, plan, *reference.loaded_model, 1);  // 2 is not there
     const auto outcomes =
         load_over(hub, plan,
                   {request_to(0, {1, 2, 3}, 17), request_to(0, {1, 2, 3}, 18),
                    request_to(0, {1, -1}, 4), request_to(0, {1, 1 << 30}, 4),
                    request_to(1, {1, 2}, 4), request_to(2, {1, 2}, 4), request_to(0, {7}, 1)},
                   {.connect_ns = 200'000'000});
-    const auto says = [&](size_t request, load_end how, const char *text) {
+    const auto says = [&](size_t request, load_end ending, const char *text) {
         CAPTURE(request);
         CAPTURE(outcomes[request].text);
-        CHECK(outcomes[request].how == how);
+        CHECK(outcomes[request].end == ending);
         CHECK(outcomes[request].text.find(text) != std::string::npos);
     };
     says(0, load_end::answered, "");
@@ -102,20 +104,20 @@ TEST_CASE("what cannot be answered is told by its reason") {
     says(2, load_end::refused, "shape: token -1");
     says(3, load_end::refused, "shape: token 1073741824");
     says(4, load_end::refused, "it is not a home");
-    CHECK(outcomes[5].how == load_end::away);
+    CHECK(outcomes[5].end == load_end::away);
     says(6, load_end::answered, "");
-    CHECK(outcomes[0].written == alone(on, {{1, 2, 3}, 17, 0}));
+    CHECK(outcomes[0].written == alone(reference, {{1, 2, 3}, 17, 0}));
 }
 
 TEST_CASE("a home that dies loses its requests at once, not those of others") {
-    node_bench on("olmoe"), first("olmoe"), second("olmoe");
-    const node_plan plan = plan_of(*on.of, 2, all_at(on, {0, 1}));
+    node_bench reference("olmoe"), first("olmoe"), second("olmoe");
+    const node_plan plan = plan_of(*reference.loaded_model, 2, all_pages_at(reference, {0, 1}));
     loop_hub hub;
     running_home stays(first, hub, plan, 0);
     std::atomic<int> answers = 0;
     // Falls silent after a few messages, but stays alive.
-    running_home dies(second, hub, plan, 1, true, [&](said &what) {
-        return what.header.kind != message_kind::tokens || ++answers < 4 ? 1 : 0;
+    running_home dies(second, hub, plan, 1, true, [&](sent_frame &message) {
+        return message.header.kind != message_kind::tokens || ++answers < 4 ? 1 : 0;
     });
     std::vector<load_request> requests;
     for (uint32_t i = 0; i < 12; ++i) requests.push_back(request_to(i % 2, {1, 2, 3}, 12));
@@ -127,20 +129,20 @@ TEST_CASE("a home that dies loses its requests at once, not those of others") {
     });
     uint64_t known_ns = 0;
     load_options options;
-    options.on_end = [&](size_t, const load_outcome &of) {
-        if (of.how == load_end::lost) known_ns = steady_ns();
+    options.on_end = [&](size_t, const load_outcome &outcome) {
+        if (outcome.end == load_end::lost) known_ns = steady_ns();
     };
     const auto outcomes = load_over(hub, plan, requests, options);
     killer.join();
     // Far less than the 60 s that an answer may take.
     CHECK(known_ns - killed_ns < 1'000'000'000);
-    const auto text = alone(on, requests[0].of);
+    const auto text = alone(reference, requests[0].request);
     size_t lost = 0;
     for (size_t i = 0; i < requests.size(); ++i) {
         CAPTURE(i);
-        if (requests[i].home == 0) CHECK(outcomes[i].how == load_end::answered);
-        if (outcomes[i].how == load_end::answered) CHECK(outcomes[i].written == text);
-        if (outcomes[i].how != load_end::lost) continue;
+        if (requests[i].home == 0) CHECK(outcomes[i].end == load_end::answered);
+        if (outcomes[i].end == load_end::answered) CHECK(outcomes[i].written == text);
+        if (outcomes[i].end != load_end::lost) continue;
         ++lost;
         CHECK(outcomes[i].text ==
               format("the connection ended after {} of 12 tokens", outcomes[i].written.size()));
@@ -150,33 +152,34 @@ TEST_CASE("a home that dies loses its requests at once, not those of others") {
 }
 
 TEST_CASE("a home that says nothing is late, and hears that nobody waits") {
-    node_bench on("olmoe"), bench("olmoe");
-    const node_plan plan = plan_of(*on.of, 1, all_at(on, {0}));
+    node_bench reference("olmoe"), bench("olmoe");
+    const node_plan plan = plan_of(*reference.loaded_model, 1, all_pages_at(reference, {0}));
     loop_hub hub;
-    running_home mute(bench, hub, plan, 0, true,
-                      [](said &what) { return what.header.kind != message_kind::tokens; });
+    running_home mute(bench, hub, plan, 0, true, [](sent_frame &message) {
+        return message.header.kind != message_kind::tokens;
+    });
     const auto outcomes =
         load_over(hub, plan, {request_to(0, {1, 2, 3}, 60)}, {.patience_ns = 50'000'000});
-    CHECK(outcomes[0].how == load_end::late);
+    CHECK(outcomes[0].end == load_end::late);
     mute.stop();
     CHECK(mute.asked().taken == 1);
     CHECK(mute.asked().under_way == 0);
 }
 
 TEST_CASE("a home that answers no ping is told from one that has not come to a request yet") {
-    node_bench on("olmoe"), bench("olmoe");
-    const node_plan plan = plan_of(*on.of, 1, all_at(on, {0}));
+    node_bench reference("olmoe"), bench("olmoe");
+    const node_plan plan = plan_of(*reference.loaded_model, 1, all_pages_at(reference, {0}));
     for (const bool stopped : {true, false}) {
         CAPTURE(stopped);
         loop_hub hub;
-        running_home home(bench, hub, plan, 0, true, [&](said &what) {
-            const bool pong = what.header.kind == message_kind::pong;
-            return what.header.kind != message_kind::tokens && !(stopped && pong);
+        running_home home(bench, hub, plan, 0, true, [&](sent_frame &message) {
+            const bool pong = message.header.kind == message_kind::pong;
+            return message.header.kind != message_kind::tokens && !(stopped && pong);
         });
         const auto outcomes =
             load_over(hub, plan, {request_to(0, {1, 2, 3}, 60)},
                       {.patience_ns = 3'000'000'000, .silence_ns = 1'500'000'000});
-        CHECK(outcomes[0].how == load_end::late);
+        CHECK(outcomes[0].end == load_end::late);
         CHECK(outcomes[0].text == (stopped ? "its home has not answered a ping for 1 s; it is "
                                              "stopped or hung"
                                            : "nothing came for 3 s"));
@@ -186,27 +189,28 @@ TEST_CASE("a home that answers no ping is told from one that has not come to a r
 }
 
 TEST_CASE("a home takes only as many as may wait") {
-    node_bench on("olmoe");
-    const node_plan plan = plan_of(*on.of, 1, all_at(on, {0}));
+    node_bench bench("olmoe");
+    const node_plan plan = plan_of(*bench.loaded_model, 1, all_pages_at(bench, {0}));
     loop_hub hub;
     loop_wire wire(hub);
     thread_pool pool(1);
-    peer_node node({&wire, &plan, {0, 1, "test"}, on.of, &pool});
+    peer_node node({&wire, &plan, {0, 1, "test"}, bench.loaded_model, &pool});
     REQUIRE(node.listen("loop:0").ok());
-    request_desk desk(node.connections(), {on.of->config().vocabulary, 64});
-    node.take_requests(&desk);
-    std::atomic<bool> over = false;
-    std::thread serves([&] { node.serve([&] { return over.load(); }); });
+    request_desk desk(node.connections(), {bench.loaded_model->config().vocabulary, 64});
+    node.set_desk(&desk);
+    std::atomic<bool> stopped = false;
+    std::thread serves([&] { node.serve([&] { return stopped.load(); }); });
     const std::vector<load_request> requests(request_desk::waiting_max + 6,
                                              request_to(0, {1, 2}, 3));
     size_t refused = 0;
     load_options options;
     options.stop = [&] { return refused == 6; };
-    options.on_end = [&](size_t, const load_outcome &one) {
-        refused += one.how == load_end::refused && one.text.starts_with("busy: 1024 requests");
+    options.on_end = [&](size_t, const load_outcome &outcome) {
+        refused +=
+            outcome.end == load_end::refused && outcome.text.starts_with("busy: 1024 requests");
     };
     const auto outcomes = load_over(hub, plan, requests, options);
-    over = true;
+    stopped = true;
     wire.wake();
     serves.join();
     CHECK(refused == 6);
@@ -218,24 +222,25 @@ TEST_CASE("a home takes only as many as may wait") {
 }
 
 TEST_CASE("an expert that nobody computes ends the requests under way, not the home") {
-    node_bench on("olmoe"), bench("olmoe");
+    node_bench reference("olmoe"), bench("olmoe");
     bench.connect_ns = 60'000'000'000;
-    const node_plan plan = plan_of(*on.of, 2, all_at(on, {1}));
+    const node_plan plan = plan_of(*reference.loaded_model, 2, all_pages_at(reference, {1}));
     loop_hub hub;
-    auto holder = std::make_unique<running_node>(hub, plan, *on.of, 1);
+    auto holder = std::make_unique<running_node>(hub, plan, *reference.loaded_model, 1);
     running_home home(bench, hub, plan, 0, /*own_disk=*/false);
-    const std::vector<load_request> one = {request_to(0, {1, 2, 3}, 5)};
-    const auto text = alone(on, one[0].of);
-    CHECK(load_over(hub, plan, one)[0].written == text);
+    const std::vector<load_request> requests = {request_to(0, {1, 2, 3}, 5)};
+    const auto text = alone(reference, requests[0].request);
+    CHECK(load_over(hub, plan, requests)[0].written == text);
     holder->stop();
-    const auto failed = load_over(hub, plan, one);
-    CHECK(failed[0].how == load_end::refused);
+    const auto failed = load_over(hub, plan, requests);
+    CHECK(failed[0].end == load_end::refused);
     CHECK(failed[0].text.find("is computed by nobody") != std::string::npos);
-    holder = std::make_unique<running_node>(hub, plan, *on.of, 1, tampering{}, 2000);
+    holder =
+        std::make_unique<running_node>(hub, plan, *reference.loaded_model, 1, tampering{}, 2000);
     // Repeats until the home has found it again.
     for (;;) {
-        const auto again = load_over(hub, plan, one);
-        if (again[0].how != load_end::answered) continue;
+        const auto again = load_over(hub, plan, requests);
+        if (again[0].end != load_end::answered) continue;
         CHECK(again[0].written == text);
         break;
     }

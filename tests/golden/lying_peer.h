@@ -43,8 +43,8 @@ inline core::greeting greeting_of(const core::node_plan &plan, std::string_view 
 // A sound message of the kind, without its header.
 inline core::message_bytes sound_message(core::message_kind kind, const core::node_plan &plan) {
     using core::message_kind;
-    core::message_bytes made;
-    core::begin_frame(made);
+    core::message_bytes message;
+    core::begin_frame(message);
     const std::vector<core::expert_rows> experts = {{0, 1}};
     const std::vector<uint32_t> row_of = {0};
     const std::vector<int32_t> ids = {1, 2};
@@ -54,65 +54,66 @@ inline core::message_bytes sound_message(core::message_kind kind, const core::no
     switch (kind) {
         case message_kind::hello:
         case message_kind::welcome:
-            write(made, greeting_of(plan, ""));
+            write(message, greeting_of(plan, ""));
             break;
         case message_kind::refusal:
         case message_kind::failed:
         case message_kind::goodbye:
-            write(made, core::refusal_view{.why = core::refusal_reason::busy, .text = "not now"});
+            write(message,
+                  core::refusal_view{.reason = core::refusal_reason::busy, .text = "not now"});
             break;
         case message_kind::call:
-            zero(write(made, core::call_view{0, 1, 0, experts, row_of, {}}, plan.sizes.hidden));
+            zero(write(message, core::call_view{0, 1, 0, experts, row_of, {}}, plan.sizes.hidden));
             break;
         case message_kind::reply:
-            zero(write(made, core::reply_view{0, 0, 0, 1, {}}, plan.sizes.hidden));
+            zero(write(message, core::reply_view{0, 0, 0, 1, {}}, plan.sizes.hidden));
             break;
         case message_kind::cancel:
             break;
         case message_kind::ping:
-            write(made, core::ping_view{7});
+            write(message, core::ping_view{7});
             break;
         case message_kind::pong:
-            write(made, core::pong_view{7, 8, 9, 0, 0});
+            write(message, core::pong_view{7, 8, 9, 0, 0});
             break;
         case message_kind::statistics:
-            write(made, core::statistics_view{1, 2, 3, counts});
+            write(message, core::statistics_view{1, 2, 3, counts});
             break;
         case message_kind::weights_wanted:
-            write(made, core::weights_range{0, 0, 0, 64});
+            write(message, core::weights_range{0, 0, 0, 64});
             break;
         case message_kind::weights:
-            write(made, core::weights_view{{0, 0, 0, 64}, 64, bytes});
+            write(message, core::weights_view{{0, 0, 0, 64}, 64, bytes});
             break;
         case message_kind::ask:
-            write(made, core::ask_view{1, ids});
+            write(message, core::ask_view{1, ids});
             break;
         case message_kind::tokens:
-            write(made, core::tokens_view{false, 0, ids});
+            write(message, core::tokens_view{false, 0, ids});
             break;
     }
-    return made;
+    return message;
 }
 
 // Spoils a message; false if a message of the kind has no place for this fault.
-inline bool spoil(core::message_bytes &of, const body_place &at, lie how) {
-    if (how == lie::cut) {
-        if (of.size() == core::frame_header_bytes) return false;
-        of.resize(of.size() - 4);
-    } else if (how == lie::count && at.count == body_place::none) {
-        of.resize(of.size() + 8);
+inline bool spoil(core::message_bytes &message, const body_place &places, lie fault) {
+    if (fault == lie::cut) {
+        if (message.size() == core::frame_header_bytes) return false;
+        message.resize(message.size() - 4);
+    } else if (fault == lie::count && places.count == body_place::none) {
+        message.resize(message.size() + 8);
     } else {
-        const int place = how == lie::count ? at.count : at.value;
+        const int place = fault == lie::count ? places.count : places.value;
         if (place == body_place::none) return false;
-        std::fill_n(of.begin() + core::frame_header_bytes + place, 4, std::byte{0xff});
+        std::fill_n(message.begin() + core::frame_header_bytes + place, 4, std::byte{0xff});
     }
     return true;
 }
 
 // The messages that a lying peer received from its victim.
-struct heard {
+struct peer_answer {
     bool closed = false;
-    core::refusal_reason why = core::refusal_reason::none;  // of a refusal
+    core::refusal_reason reason = core::refusal_reason::none;  // of a refusal
     std::string text;
 };
 
@@ -124,8 +125,8 @@ public:
 
     bool listen(const std::string &address) { return wire_.listen(address).ok(); }
     void connect(const std::string &address) {
-        const std::vector<std::string> to = {address};
-        connection_ = *wire_.connect(MOORAGE_WIRE_CALLS, to);
+        const std::vector<std::string> addresses = {address};
+        connection_ = *wire_.connect(MOORAGE_WIRE_CALLS, addresses);
     }
     void greet(core::message_kind kind) {
         core::message_bytes says;
@@ -141,33 +142,34 @@ public:
         const moorage_wire_part part{written.data(), written.size(), 0};
         while (wire_.send(connection_, {&part, 1}, 1) == MOORAGE_WIRE_FULL) continue;
     }
-    // Reads messages until `over` returns true, which sees each message, or until the time is up.
-    template <class Over>
-    heard hear(uint64_t wait_ns, Over over) {
-        heard made;
+    // Reads messages until `is_last` returns true, which sees each message, or until the time is
+    // up.
+    template <class IsLast>
+    peer_answer hear(uint64_t wait_ns, IsLast is_last) {
+        peer_answer answer;
         const uint64_t end_ns = core::steady_ns() + wait_ns;
         while (core::steady_ns() < end_ns) {
             moorage_wire_event event;
             if (wire_.poll({&event, 1}, 10'000'000) == 0) continue;
             if (event.kind == MOORAGE_WIRE_ACCEPTED) connection_ = event.connection;
             if (event.kind == MOORAGE_WIRE_CLOSED && event.connection == connection_) {
-                made.closed = true;
-                return made;
+                answer.closed = true;
+                return answer;
             }
             if (event.kind != MOORAGE_WIRE_MESSAGE) continue;
-            core::frame of;
+            core::frame received;
             const std::span bytes(static_cast<const std::byte *>(event.plugin_data),
                                   static_cast<size_t>(event.bytes));
-            if (read_frame(bytes, of).why != core::refusal_reason::none) continue;
-            core::refusal_view why;
-            if (of.header.kind == core::message_kind::refusal &&
-                read(of.body, why).why == core::refusal_reason::none)
-                made.why = why.why, made.text = why.text;
-            const bool enough = over(of);
+            if (read_frame(bytes, received).reason != core::refusal_reason::none) continue;
+            core::refusal_view refusal;
+            if (received.header.kind == core::message_kind::refusal &&
+                read(received.body, refusal).reason == core::refusal_reason::none)
+                answer.reason = refusal.reason, answer.text = refusal.text;
+            const bool enough = is_last(received);
             wire_.release(event.message);
-            if (enough) return made;
+            if (enough) return answer;
         }
-        return made;
+        return answer;
     }
 
 private:

@@ -32,23 +32,23 @@ const fs::path quantised = fs::path(MOORAGE_SOURCE_DIR) / "tests/golden/quantise
                demo = fs::path(MOORAGE_SOURCE_DIR) / "configs/demo",
                beside = fs::path(MOORAGE_SHARED_DATA) / "quant/models";
 
-convert_report converted(const fs::path &in, const fs::path &out, const char *format,
+convert_report converted(const fs::path &input, const fs::path &output, const char *format,
                          uint32_t threads = 2, bool pure = false) {
     thread_pool pool(threads);
-    const auto done = convert_model({in, out, format, pure}, pool);
+    const auto done = convert_model({input, output, format, pure}, pool);
     REQUIRE_MESSAGE(done.ok(), (done.ok() ? "" : done.failure().text));
     return *done;
 }
 
-std::string refusal(const fs::path &in, const fs::path &out, const char *format) {
+std::string refusal(const fs::path &input, const fs::path &output, const char *format) {
     thread_pool pool(1);
-    const auto done = convert_model({in, out, format}, pool);
+    const auto done = convert_model({input, output, format}, pool);
     return done ? std::string() : done.failure().text;
 }
 
-bool says(const std::string &text, std::string_view what) {
+bool says(const std::string &text, std::string_view part) {
     CAPTURE(text);
-    return text.find(what) != std::string::npos;
+    return text.find(part) != std::string::npos;
 }
 
 uint64_t unequal(const matrix &is, const matrix &wanted) {
@@ -100,9 +100,9 @@ json scored_tokenizer() {
                                              "ll", "ell",      "er"};
     for (const std::string &piece : pieces) add(piece);
     for (const std::string &piece : pieces)
-        for (size_t at = 1; at < piece.size(); ++at)
-            if (words.contains(piece.substr(0, at)) && words.contains(piece.substr(at)))
-                merges.push_back({piece.substr(0, at), piece.substr(at)});
+        for (size_t cut = 1; cut < piece.size(); ++cut)
+            if (words.contains(piece.substr(0, cut)) && words.contains(piece.substr(cut)))
+                merges.push_back({piece.substr(0, cut), piece.substr(cut)});
     const auto special = [](int id, const char *text) {
         return json{{"id", id}, {"content", text}, {"special", true}, {"normalized", false}};
     };
@@ -144,13 +144,13 @@ TEST_CASE("every architecture goes to GGUF and comes back as it was") {
         const fs::path file = place.path() / "made.gguf", back = place.path() / "back";
         converted(golden_path(name), file, "bf16");
         std::vector<named_part> parts, wanted_parts;
-        const auto made = open_or_fail(file);
+        const auto opened = open_or_fail(file);
         const golden_data golden = golden_of(*open_or_fail(golden_path(name)));
-        const auto report = check_golden(*made, golden, pool);
+        const auto report = check_golden(*opened, golden, pool);
         REQUIRE(report.ok());
         CHECK(report->logits_error <= 2e-5);
         CHECK(report->greedy == golden.greedy);
-        CHECK(made->sizes().unused.empty());
+        CHECK(opened->sizes().unused.empty());
 
         converted(file, back, "bf16");
         const auto again = open_model(back, parts),
@@ -169,33 +169,35 @@ TEST_CASE("requantised rows are the quantiser's, and do not depend on threads") 
                                    "q5_k_s", "q6_k", "iq4_nl", "mxfp4"}) {
             CAPTURE(name);
             CAPTURE(format);
-            const fs::path in = quantised / "models" / (std::string(name) + ".gguf");
-            const fs::path out = place.path() / "out.gguf", other = place.path() / "other.gguf";
-            converted(in, out, format, 1);
-            converted(in, other, format, 3);
-            CHECK(read_file(out) == read_file(other));
-            const auto source = gguf_files::open(in), made = gguf_files::open(out);
-            REQUIRE(made.ok());
-            REQUIRE(made->tensors().size() == source->tensors().size());
-            CHECK(open_or_fail(out)->config().experts == open_or_fail(in)->config().experts);
+            const fs::path input = quantised / "models" / (std::string(name) + ".gguf");
+            const fs::path output = place.path() / "out.gguf",
+                           second_output = place.path() / "other.gguf";
+            converted(input, output, format, 1);
+            converted(input, second_output, format, 3);
+            CHECK(read_file(output) == read_file(second_output));
+            const auto source = gguf_files::open(input), requantised = gguf_files::open(output);
+            REQUIRE(requantised.ok());
+            REQUIRE(requantised->tensors().size() == source->tensors().size());
+            CHECK(open_or_fail(output)->config().experts == open_or_fail(input)->config().experts);
             uint64_t wrong = 0;
-            for (const gguf_tensor &one : made->tensors()) {
-                const gguf_tensor *from = source->find(one.name);
-                REQUIRE(from != nullptr);
-                REQUIRE(from->shape == one.shape);
-                if (one.type == from->type) {
-                    wrong += !std::ranges::equal(one.bytes, from->bytes);
+            for (const gguf_tensor &tensor : requantised->tensors()) {
+                const gguf_tensor *original = source->find(tensor.name);
+                REQUIRE(original != nullptr);
+                REQUIRE(original->shape == tensor.shape);
+                if (tensor.type == original->type) {
+                    wrong += !std::ranges::equal(tensor.bytes, original->bytes);
                     continue;
                 }
-                const auto columns = static_cast<uint32_t>(one.shape.back());
-                const auto rows = static_cast<uint32_t>(one.values() / columns);
-                const matrix of = packed_matrix(from->type, rows, columns, from->bytes.data());
+                const auto columns = static_cast<uint32_t>(tensor.shape.back());
+                const auto rows = static_cast<uint32_t>(tensor.values() / columns);
+                const matrix source_matrix =
+                    packed_matrix(original->type, rows, columns, original->bytes.data());
                 std::vector<float> row(columns);
-                std::vector<std::byte> bytes(bytes_of_columns(one.type, columns));
+                std::vector<std::byte> bytes(bytes_of_columns(tensor.type, columns));
                 for (uint32_t i = 0; i < rows; ++i) {
-                    read_row(of, i, row);
-                    quantise_row(one.type, row, bytes);
-                    wrong += std::memcmp(bytes.data(), one.bytes.data() + i * bytes.size(),
+                    read_row(source_matrix, i, row);
+                    quantise_row(tensor.type, row, bytes);
+                    wrong += std::memcmp(bytes.data(), tensor.bytes.data() + i * bytes.size(),
                                          bytes.size()) != 0;
                 }
             }
@@ -209,9 +211,9 @@ TEST_CASE("packed directories become floats and GGUF files") {
         CAPTURE(entry.path().string());
         const scratch_directory place;
         const golden_data golden = golden_of(*open_or_fail(entry.path()));
-        for (const char *out : {"made.gguf", "made"}) {
-            converted(entry.path(), place.path() / out, "f32");
-            const auto report = check_golden(*open_or_fail(place.path() / out), golden, pool);
+        for (const char *output : {"made.gguf", "made"}) {
+            converted(entry.path(), place.path() / output, "f32");
+            const auto report = check_golden(*open_or_fail(place.path() / output), golden, pool);
             REQUIRE(report.ok());
             CHECK(report->logits_error <= 2e-5);
             CHECK(report->greedy == golden.greedy);
@@ -223,8 +225,9 @@ TEST_CASE("fp8 directories hold the nearest values of each block") {
     const scratch_directory place;
     converted(demo, place.path() / "fp8", "fp8");
     std::vector<named_part> parts, wanted;
-    const auto made = open_model(place.path() / "fp8", parts), source = open_model(demo, wanted);
-    REQUIRE_MESSAGE(made.ok(), (made.ok() ? "" : made.failure().text));
+    const auto fp8_model = open_model(place.path() / "fp8", parts),
+               source = open_model(demo, wanted);
+    REQUIRE_MESSAGE(fp8_model.ok(), (fp8_model.ok() ? "" : fp8_model.failure().text));
     uint32_t eights = 0;
     for (size_t i = 0; i < parts.size(); ++i) {
         const matrix &is = parts[i].weights, &was = wanted[i].weights;
@@ -254,16 +257,16 @@ TEST_CASE("the demo's tokenizer is found under a name of GGUF") {
     // The bundled file is made so.
     CHECK(read_file(file) == read_file(demo.parent_path() / "demo-q4_0.gguf"));
     converted(file, back, "bf16");
-    const auto own = tokenizer::of_model(demo), made = tokenizer::of_model(file),
-               again = tokenizer::of_model(back);
-    REQUIRE_MESSAGE(made.ok(), (made.ok() ? "" : made.failure().text));
+    const auto original = tokenizer::open_for_model(demo),
+               from_gguf = tokenizer::open_for_model(file), again = tokenizer::open_for_model(back);
+    REQUIRE_MESSAGE(from_gguf.ok(), (from_gguf.ok() ? "" : from_gguf.failure().text));
     REQUIRE_MESSAGE(again.ok(), (again.ok() ? "" : again.failure().text));
     for (const char *text : {"It was the best of times, it was the worst of times",
                              "x == 12345;\n\n", "<|endoftext|>Not the end"}) {
-        const auto ids = (*own)->encode(text, {});
-        CHECK(*(*made)->encode(text, {}) == *ids);
+        const auto ids = (*original)->encode(text, {});
+        CHECK(*(*from_gguf)->encode(text, {}) == *ids);
         CHECK(*(*again)->encode(text, {}) == *ids);
-        CHECK((*made)->decode(*ids, {}) == (*own)->decode(*ids, {}));
+        CHECK((*from_gguf)->decode(*ids, {}) == (*original)->decode(*ids, {}));
     }
     CHECK(open_or_fail(file)->generation().end_ids == open_or_fail(demo)->generation().end_ids);
 }
@@ -274,13 +277,13 @@ TEST_CASE("tokenizers that merge by scores go to GGUF and come back") {
     const fs::path file = place.path() / "made.gguf", back = place.path() / "back";
     converted(source.path(), file, "bf16");
     converted(file, back, "bf16");
-    const auto own = tokenizer::of_model(source.path()), made = tokenizer::of_model(file),
-               again = tokenizer::of_model(back);
+    const auto original = tokenizer::open_for_model(source.path()),
+               from_gguf = tokenizer::open_for_model(file), again = tokenizer::open_for_model(back);
     REQUIRE_MESSAGE(again.ok(), (again.ok() ? "" : again.failure().text));
     for (const char *text : {"the bell and the hell in another", "  ", "</s>the"}) {
-        const auto ids = (*own)->encode(text, {});
+        const auto ids = (*original)->encode(text, {});
         CHECK(ids->front() == 1);
-        CHECK(*(*made)->encode(text, {}) == *ids);
+        CHECK(*(*from_gguf)->encode(text, {}) == *ids);
         CHECK(*(*again)->encode(text, {}) == *ids);
     }
     // A piece that no merge makes; by scores its halves would merge all the same.
@@ -324,20 +327,22 @@ TEST_CASE("mixtures are those of ggml's library") {
         REQUIRE(config.ok());
         const uint32_t keys =
             config->attention.kind == attention_kind::latent ? 1 : config->attention.kv_heads;
-        const recipe_model of{config->layers, config->experts, config->attention.heads / keys,
-                              config->tied_embedding};
-        for (const gguf_tensor &one : opened->tensors()) {
-            CAPTURE(one.name);
-            CHECK(name_of(choose_type(*find_recipe(format), of, one.name, one.shape).type) ==
-                  std::string_view(name_of(one.type)));
+        const recipe_model traits{config->layers, config->experts, config->attention.heads / keys,
+                                  config->tied_embedding};
+        for (const gguf_tensor &tensor : opened->tensors()) {
+            CAPTURE(tensor.name);
+            CHECK(name_of(
+                      choose_type(*find_recipe(format), traits, tensor.name, tensor.shape).type) ==
+                  std::string_view(name_of(tensor.type)));
         }
     }
 }
 
 TEST_CASE("mixtures by role, worked out for a Mixtral of 32 layers and 8 experts") {
-    const recipe_model of{.layers = 32, .experts = 8, .queries_of_key = 4, .tied = false};
+    const recipe_model traits{.layers = 32, .experts = 8, .queries_of_key = 4, .is_tied = false};
     const auto type = [&](const char *mix, const char *name, uint64_t columns = 4096) {
-        return std::string(name_of(choose_type(*find_recipe(mix), of, name, {8, columns}).type));
+        return std::string(
+            name_of(choose_type(*find_recipe(mix), traits, name, {8, columns}).type));
     };
     CHECK(type("q4_k_m", "output.weight") == "q6_k");
     CHECK(type("q4_k_m", "token_embd.weight") == "q4_k");
@@ -370,30 +375,32 @@ TEST_CASE("mixtures by role, worked out for a Mixtral of 32 layers and 8 experts
 
 TEST_CASE("what cannot be said is refused, and leaves nothing behind") {
     const scratch_directory place;
-    const fs::path out = place.path() / "out.gguf";
-    const auto of = [&](const char *golden, const json &changes) {
+    const fs::path output = place.path() / "out.gguf";
+    const auto refusal_of = [&](const char *golden, const json &changes) {
         const scratch_directory source(golden_path(golden));
         source.edit_config(changes);
-        return refusal(source.path(), out, "bf16");
+        return refusal(source.path(), output, "bf16");
     };
-    CHECK(says(of("qwen2_moe", {{"norm_topk_prob", true}}), "norm_topk_prob is 1 and would be 0"));
-    CHECK(says(of("qwen3_moe", {{"norm_topk_prob", false}}), "norm_topk_prob is 0 and would be 1"));
-    CHECK(says(of("olmoe", {{"clip_qkv", 3.0}}), "clip_qkv is 3 and would be 0"));
-    CHECK(says(of("olmoe", {{"norm_topk_prob", true}}), "norm_topk_prob"));
+    CHECK(says(refusal_of("qwen2_moe", {{"norm_topk_prob", true}}),
+               "norm_topk_prob is 1 and would be 0"));
+    CHECK(says(refusal_of("qwen3_moe", {{"norm_topk_prob", false}}),
+               "norm_topk_prob is 0 and would be 1"));
+    CHECK(says(refusal_of("olmoe", {{"clip_qkv", 3.0}}), "clip_qkv is 3 and would be 0"));
+    CHECK(says(refusal_of("olmoe", {{"norm_topk_prob", true}}), "norm_topk_prob"));
+    CHECK(says(refusal_of("qwen3_moe",
+                          {{"original_max_position_embeddings", 64},
+                           {"rope_parameters",
+                            {{"rope_type", "dynamic"}, {"rope_theta", 1e4}, {"factor", 4.0}}}}),
+               "rotations would be of other frequencies"));
+    CHECK(says(refusal_of("deepseek_v3", {{"rope_interleave", false}}), "rope_interleave"));
     CHECK(says(
-        of("qwen3_moe",
-           {{"original_max_position_embeddings", 64},
-            {"rope_parameters", {{"rope_type", "dynamic"}, {"rope_theta", 1e4}, {"factor", 4.0}}}}),
-        "rotations would be of other frequencies"));
-    CHECK(says(of("deepseek_v3", {{"rope_interleave", false}}), "rope_interleave"));
-    CHECK(says(
-        refusal(golden_path("qwen3_moe"), out, "q4_0"),
+        refusal(golden_path("qwen3_moe"), output, "q4_0"),
         "blk.0.ffn_gate_exps.weight has rows of 48 values, which are no whole blocks of q4_0"));
-    CHECK(says(refusal(golden_path("qwen3_moe"), out, "q4_k_n"), "did you mean q4_k_"));
+    CHECK(says(refusal(golden_path("qwen3_moe"), output, "q4_k_n"), "did you mean q4_k_"));
     CHECK(says(refusal(golden_path("qwen3_moe"), place.path() / "dir", "q8_0"),
                "a directory can have bf16, f16, f32, fp8"));
     CHECK(says(refusal(golden_path("granitemoe"), place.path() / "dir", "fp8"), "in one tensor"));
-    CHECK(says(refusal(place.path() / "nothing", out, "bf16"), "nothing"));
+    CHECK(says(refusal(place.path() / "nothing", output, "bf16"), "nothing"));
     CHECK(fs::is_empty(place.path()));
     write_file(place.path() / "there", "x");
     CHECK(says(refusal(golden_path("qwen3_moe"), place.path(), "bf16"),
@@ -402,13 +409,13 @@ TEST_CASE("what cannot be said is refused, and leaves nothing behind") {
     // A weight that is NaN, found while rows are written.
     const scratch_directory source(golden_path("qwen3_moe"));
     auto weights = source.read_weights();
-    for (auto &one : weights.tensors)
-        if (one.name.find("layers.1.mlp.experts") != std::string::npos)
-            one.bytes[6] = std::byte{0xc0}, one.bytes[7] = std::byte{0x7f};
+    for (auto &tensor : weights.tensors)
+        if (tensor.name.find("layers.1.mlp.experts") != std::string::npos)
+            tensor.bytes[6] = std::byte{0xc0}, tensor.bytes[7] = std::byte{0x7f};
     source.write_weights(weights);
     for (const char *format : {"f16", "bf16"})  // also where rows stay as they are
-        CHECK(says(refusal(source.path(), out, format), "holds nan in row 0 at 3"));
-    CHECK_FALSE(fs::exists(out));
+        CHECK(says(refusal(source.path(), output, format), "holds nan in row 0 at 3"));
+    CHECK_FALSE(fs::exists(output));
 }
 
 TEST_CASE("no file of the source is written over, whatever its name") {
@@ -425,24 +432,25 @@ TEST_CASE("no file of the source is written over, whatever its name") {
                with_keys(read_file(quantised / "models/qwen3moe-tied-iq4_nl.gguf"), part(0)));
     write_file(second, part(1).floats("v.further", {4}).make());
     fs::create_hard_link(second, link);
-    const std::string before = read_file(second);
-    for (const fs::path &out : {first, second, link}) {
-        CAPTURE(out.string());
-        CHECK(says(refusal(first, out, "q4_0"), out.string() + ": is what is read; name another"));
+    const std::string original_bytes = read_file(second);
+    for (const fs::path &output : {first, second, link}) {
+        CAPTURE(output.string());
+        CHECK(says(refusal(first, output, "q4_0"),
+                   output.string() + ": is what is read; name another"));
     }
-    CHECK(read_file(second) == before);
+    CHECK(read_file(second) == original_bytes);
     converted(first, place.path() / "other.gguf", "q4_0");
 }
 
 TEST_CASE("a GGUF file that does not open as a model is not written again") {
     const scratch_directory place;
-    const fs::path in = place.path() / "in.gguf", out = place.path() / "out.gguf";
+    const fs::path input = place.path() / "in.gguf", output = place.path() / "out.gguf";
     std::string file = read_file(quantised / "models/qwen3moe-tied-iq4_nl.gguf");
     const std::string name = "blk.1.attn_q.weight";
-    write_file(in, file.replace(file.find(name), name.size(), "blk.1.attn_x.weight"));
+    write_file(input, file.replace(file.find(name), name.size(), "blk.1.attn_x.weight"));
     for (const char *format : {"q8_0", "iq4_nl"})
-        CHECK(says(refusal(in, out, format), "tensor " + name));
-    CHECK_FALSE(fs::exists(out));
+        CHECK(says(refusal(input, output, format), "tensor " + name));
+    CHECK_FALSE(fs::exists(output));
 }
 
 }  // namespace model_convert_test

@@ -25,86 +25,93 @@ constexpr int sound_replies = 12;
 // How a reply is changed, and which count shows it.
 struct fault {
     const char *name;
-    int (*change)(said &);
+    int (*change)(sent_frame &);
     uint64_t caller_figures::*counted;
 };
 
 template <class Value>
-void put(said &what, size_t offset, Value value) {
-    std::memcpy(what.body().data() + offset, &value, sizeof(value));
+void put(sent_frame &message, size_t offset, Value value) {
+    std::memcpy(message.body().data() + offset, &value, sizeof(value));
 }
 
 const fault faults[] = {
-    {"hangs", [](said &) { return 0; }, &caller_figures::late},
+    {"hangs", [](sent_frame &) { return 0; }, &caller_figures::late},
     {"not a number",
-     [](said &what) { return put(what, 24, std::numeric_limits<float>::quiet_NaN()), 1; },
+     [](sent_frame &message) {
+         return put(message, 24, std::numeric_limits<float>::quiet_NaN()), 1;
+     },
      &caller_figures::wrong},
     {"infinite",
-     [](said &what) { return put(what, 28, std::numeric_limits<float>::infinity()), 1; },
+     [](sent_frame &message) {
+         return put(message, 28, std::numeric_limits<float>::infinity()), 1;
+     },
      &caller_figures::wrong},
     {"too little",
-     [](said &what) {
+     [](sent_frame &message) {
          uint32_t pairs = 0;
-         std::memcpy(&pairs, what.body().data() + 16, 4);
-         const size_t row = (what.body().size() - 24) / pairs;
-         what.bytes.resize(what.bytes.size() - row);
-         put(what, 16, pairs - 1);
+         std::memcpy(&pairs, message.body().data() + 16, 4);
+         const size_t row = (message.body().size() - 24) / pairs;
+         message.bytes.resize(message.bytes.size() - row);
+         put(message, 16, pairs - 1);
          return 1;
      },
      &caller_figures::wrong},
     {"another layer",
-     [](said &what) {
+     [](sent_frame &message) {
          uint32_t layer = 0;
-         std::memcpy(&layer, what.body().data(), 4);
-         put(what, 0, layer == 0 ? 1u : 0u);
+         std::memcpy(&layer, message.body().data(), 4);
+         put(message, 0, layer == 0 ? 1u : 0u);
          return 1;
      },
      &caller_figures::wrong},
-    {"a layer that is not there", [](said &what) { return put(what, 0, 99u), 1; },
+    {"a layer that is not there", [](sent_frame &message) { return put(message, 0, 99u), 1; },
      &caller_figures::wrong},
-    {"other sizes", [](said &what) { return put(what, 4, 7u), 1; }, &caller_figures::wrong},
-    {"a stale epoch", [](said &what) { return what.header.epoch = 0, 1; }, &caller_figures::wrong},
-    {"to another call", [](said &what) { return what.header.id += 1'000'000, 1; },
+    {"other sizes", [](sent_frame &message) { return put(message, 4, 7u), 1; },
+     &caller_figures::wrong},
+    {"a stale epoch", [](sent_frame &message) { return message.header.epoch = 0, 1; },
+     &caller_figures::wrong},
+    {"to another call", [](sent_frame &message) { return message.header.id += 1'000'000, 1; },
      &caller_figures::late},
-    {"another incarnation", [](said &what) { return ++what.header.incarnation, 1; },
+    {"another incarnation", [](sent_frame &message) { return ++message.header.incarnation, 1; },
      &caller_figures::lost},
-    {"as another server", [](said &what) { return what.header.sender = 0, 1; },
+    {"as another server", [](sent_frame &message) { return message.header.sender = 0, 1; },
      &caller_figures::lost},
     {"a kind that is not its to send",
-     [](said &what) { return what.header.kind = message_kind::call, 1; }, &caller_figures::lost},
+     [](sent_frame &message) { return message.header.kind = message_kind::call, 1; },
+     &caller_figures::lost},
     {"no message at all",
-     [](said &what) {
+     [](sent_frame &message) {
          // Changed after the checksums: the header is not made anew.
-         what.bytes.resize(frame_header_bytes);
-         what.header.version = 7;
+         message.bytes.resize(frame_header_bytes);
+         message.header.version = 7;
          return 1;
      },
      &caller_figures::lost},
     {"lacks it",
-     [](said &what) {
-         begin_frame(what.bytes);
-         write(what.bytes,
+     [](sent_frame &message) {
+         begin_frame(message.bytes);
+         write(message.bytes,
                refusal_view{
-                   .why = refusal_reason::lacks, .layer = 0, .expert = 0, .text = "it is gone"});
-         what.header.kind = message_kind::failed;
+                   .reason = refusal_reason::lacks, .layer = 0, .expert = 0, .text = "it is gone"});
+         message.header.kind = message_kind::failed;
          return 1;
      },
      &caller_figures::failed},
     {"is busy",
-     [](said &what) {
-         begin_frame(what.bytes);
-         write(what.bytes,
+     [](sent_frame &message) {
+         begin_frame(message.bytes);
+         write(message.bytes,
                refusal_view{
-                   .why = refusal_reason::busy, .layer = 0, .expert = 0, .text = "come again"});
-         what.header.kind = message_kind::failed;
+                   .reason = refusal_reason::busy, .layer = 0, .expert = 0, .text = "come again"});
+         message.header.kind = message_kind::failed;
          return 1;
      },
      &caller_figures::failed}};
 
-tampering after_sound_replies(const fault &of) {
-    return [&of, replies = 0](said &what) mutable {
-        if (what.header.kind != message_kind::reply || ++replies <= sound_replies) return 1;
-        return of.change(what);
+tampering after_sound_replies(const fault &fault) {
+    return [&fault, replies = 0](sent_frame &message) mutable {
+        if (message.header.kind != message_kind::reply || ++replies <= sound_replies) return 1;
+        return fault.change(message);
     };
 }
 
@@ -115,208 +122,215 @@ std::vector<planned_price> one_before_two() {
     return prices;
 }
 
-std::vector<std::vector<uint32_t>> all_at(const node_bench &on, std::vector<uint32_t> servers) {
-    return std::vector<std::vector<uint32_t>>(on.pages(), std::move(servers));
+std::vector<std::vector<uint32_t>> all_pages_at(const node_bench &bench,
+                                                std::vector<uint32_t> servers) {
+    return std::vector<std::vector<uint32_t>>(bench.pages(), std::move(servers));
 }
 
 }  // namespace
 
 TEST_CASE("a faulty holder beside a sound one") {
-    node_bench on("mixtral");
-    on.config.prefill = 4;
-    const run_result texts = on.alone(requests);
-    const node_plan plan = plan_of(*on.of, 3, all_at(on, {1, 2}));
-    on.prices = one_before_two();
-    for (const fault &of : faults) {
-        CAPTURE(of.name);
+    node_bench bench("mixtral");
+    bench.config.prefill = 4;
+    const run_result texts = bench.alone(requests);
+    const node_plan plan = plan_of(*bench.loaded_model, 3, all_pages_at(bench, {1, 2}));
+    bench.prices = one_before_two();
+    for (const fault &fault : faults) {
+        CAPTURE(fault.name);
         loop_hub hub;
-        running_node faulty(hub, plan, *on.of, 1, after_sound_replies(of));
-        running_node sound(hub, plan, *on.of, 2);
-        const run_result there = on.at_home(hub, plan, 0, requests);
-        CHECK(there.error == "");
-        CHECK(there == texts);
-        CHECK(there.calls.*of.counted != 0);
+        running_node faulty(hub, plan, *bench.loaded_model, 1, after_sound_replies(fault));
+        running_node sound(hub, plan, *bench.loaded_model, 2);
+        const run_result distributed = bench.at_home(hub, plan, 0, requests);
+        CHECK(distributed.error == "");
+        CHECK(distributed == texts);
+        CHECK(distributed.calls.*fault.counted != 0);
     }
 }
 
 TEST_CASE("a faulty holder alone: own disk") {
-    node_bench on("olmoe");
-    const run_result texts = on.alone(requests);
-    const node_plan plan = plan_of(*on.of, 2, all_at(on, {1}));
-    for (const fault &of : faults) {
-        CAPTURE(of.name);
+    node_bench bench("olmoe");
+    const run_result texts = bench.alone(requests);
+    const node_plan plan = plan_of(*bench.loaded_model, 2, all_pages_at(bench, {1}));
+    for (const fault &fault : faults) {
+        CAPTURE(fault.name);
         loop_hub hub;
-        running_node faulty(hub, plan, *on.of, 1, after_sound_replies(of));
-        const run_result there = on.at_home(hub, plan, 0, requests);
-        CHECK(there.error == "");
-        CHECK(there == texts);
-        CHECK(there.calls.*of.counted != 0);
-        CHECK(there.calls.here != 0);
+        running_node faulty(hub, plan, *bench.loaded_model, 1, after_sound_replies(fault));
+        const run_result distributed = bench.at_home(hub, plan, 0, requests);
+        CHECK(distributed.error == "");
+        CHECK(distributed == texts);
+        CHECK(distributed.calls.*fault.counted != 0);
+        CHECK(distributed.calls.from_own_disk != 0);
     }
 }
 
 TEST_CASE("a faulty holder alone, and nothing may be read from disk: an error names the expert") {
-    node_bench on("olmoe");
-    const node_plan plan = plan_of(*on.of, 2, all_at(on, {1}));
-    for (const fault &of : faults) {
-        CAPTURE(of.name);
+    node_bench bench("olmoe");
+    const node_plan plan = plan_of(*bench.loaded_model, 2, all_pages_at(bench, {1}));
+    for (const fault &fault : faults) {
+        CAPTURE(fault.name);
         loop_hub hub;
-        running_node faulty(hub, plan, *on.of, 1, after_sound_replies(of));
-        const run_result there = on.at_home(hub, plan, 0, requests, /*own_disk=*/false);
-        CHECK(there.error.find("expert ") == 0);
-        CHECK(there.error.find("is computed by nobody") != std::string::npos);
-        CHECK(there.error.find("server1") != std::string::npos);
+        running_node faulty(hub, plan, *bench.loaded_model, 1, after_sound_replies(fault));
+        const run_result distributed = bench.at_home(hub, plan, 0, requests, /*own_disk=*/false);
+        CHECK(distributed.error.find("expert ") == 0);
+        CHECK(distributed.error.find("is computed by nobody") != std::string::npos);
+        CHECK(distributed.error.find("server1") != std::string::npos);
     }
 }
 
 TEST_CASE("a late reply is dropped, one that comes twice counts once") {
-    node_bench on("mixtral");
-    const run_result texts = on.alone(requests);
-    const node_plan plan = plan_of(*on.of, 2, all_at(on, {1}));
+    node_bench bench("mixtral");
+    const run_result texts = bench.alone(requests);
+    const node_plan plan = plan_of(*bench.loaded_model, 2, all_pages_at(bench, {1}));
     loop_hub hub;
-    running_node twice(hub, plan, *on.of, 1,
-                       [](said &what) { return what.header.kind == message_kind::reply ? 2 : 1; });
-    run_result there = on.at_home(hub, plan, 0, requests);
-    CHECK(there == texts);
-    CHECK(there.calls.replies == there.calls.calls);
-    CHECK(there.calls.dropped + 2 >= there.calls.replies);
+    running_node twice(hub, plan, *bench.loaded_model, 1, [](sent_frame &message) {
+        return message.header.kind == message_kind::reply ? 2 : 1;
+    });
+    run_result distributed = bench.at_home(hub, plan, 0, requests);
+    CHECK(distributed == texts);
+    CHECK(distributed.calls.replies == distributed.calls.calls);
+    CHECK(distributed.calls.dropped + 2 >= distributed.calls.replies);
     twice.stop();
 
-    running_node late(hub, plan, *on.of, 1, [replies = 0](said &what) mutable {
-        if (what.header.kind == message_kind::reply && ++replies == sound_replies + 1)
-            std::this_thread::sleep_for(std::chrono::milliseconds(120));
-        return 1;
-    });
-    there = on.at_home(hub, plan, 0, requests);
-    CHECK(there == texts);
-    CHECK(there.calls.late != 0);
-    CHECK(there.calls.here != 0);
+    running_node late(
+        hub, plan, *bench.loaded_model, 1, [replies = 0](sent_frame &message) mutable {
+            if (message.header.kind == message_kind::reply && ++replies == sound_replies + 1)
+                std::this_thread::sleep_for(std::chrono::milliseconds(120));
+            return 1;
+        });
+    distributed = bench.at_home(hub, plan, 0, requests);
+    CHECK(distributed == texts);
+    CHECK(distributed.calls.late != 0);
+    CHECK(distributed.calls.from_own_disk != 0);
 }
 
 TEST_CASE("holders that die, drain and come back") {
-    node_bench on("qwen2_moe");
+    node_bench bench("qwen2_moe");
     const std::vector<model_request> long_ones = {{{5, 3, 9, 2, 7, 1}, 40, 0}};
-    const run_result texts = on.alone(long_ones);
-    const node_plan plan = plan_of(*on.of, 3, all_at(on, {1, 2}));
+    const run_result texts = bench.alone(long_ones);
+    const node_plan plan = plan_of(*bench.loaded_model, 3, all_pages_at(bench, {1, 2}));
     for (const bool kill : {true, false}) {
         CAPTURE(kill);
         loop_hub hub;
-        auto first = std::make_unique<running_node>(hub, plan, *on.of, 1);
-        auto second = std::make_unique<running_node>(hub, plan, *on.of, 2);
+        auto first = std::make_unique<running_node>(hub, plan, *bench.loaded_model, 1);
+        auto second = std::make_unique<running_node>(hub, plan, *bench.loaded_model, 2);
         int passes = 0;
-        const run_result there = on.at_home(hub, plan, 0, long_ones, true, [&](const caller &) {
-            ++passes;
-            const auto end = [&](std::unique_ptr<running_node> &one) {
-                if (kill) one->kill();
-                one->stop();
-            };
-            if (passes == 8) end(first);
-            if (passes == 16)
-                first = std::make_unique<running_node>(hub, plan, *on.of, 1, tampering(), 5000);
-            if (passes == 20) {
-                end(second);
-                // Long enough to find a node that came back.
-                std::this_thread::sleep_for(std::chrono::milliseconds(200));
-            }
-        });
-        CHECK(there.error == "");
-        CHECK(there == texts);
-        CHECK(there.calls.late == 0);
+        const run_result distributed =
+            bench.at_home(hub, plan, 0, long_ones, true, [&](const caller &) {
+                ++passes;
+                const auto end = [&](std::unique_ptr<running_node> &node) {
+                    if (kill) node->kill();
+                    node->stop();
+                };
+                if (passes == 8) end(first);
+                if (passes == 16)
+                    first = std::make_unique<running_node>(hub, plan, *bench.loaded_model, 1,
+                                                           tampering(), 5000);
+                if (passes == 20) {
+                    end(second);
+                    // Long enough to find a node that came back.
+                    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+                }
+            });
+        CHECK(distributed.error == "");
+        CHECK(distributed == texts);
+        CHECK(distributed.calls.late == 0);
         first->stop();
         CHECK(first->node().serving().figures().calls != 0);
     }
 }
 
 TEST_CASE("nobody is there at all") {
-    node_bench on("mixtral");
-    const node_plan plan = plan_of(*on.of, 3, all_at(on, {1, 2}));
+    node_bench bench("mixtral");
+    const node_plan plan = plan_of(*bench.loaded_model, 3, all_pages_at(bench, {1, 2}));
     loop_hub hub;
-    const run_result there = on.at_home(hub, plan, 0, requests);
-    CHECK(there == on.alone(requests));
-    CHECK(there.calls.calls == 0);
-    CHECK(there.calls.here != 0);
-    const run_result none = on.at_home(hub, plan, 0, requests, /*own_disk=*/false);
+    const run_result distributed = bench.at_home(hub, plan, 0, requests);
+    CHECK(distributed == bench.alone(requests));
+    CHECK(distributed.calls.calls == 0);
+    CHECK(distributed.calls.from_own_disk != 0);
+    const run_result none = bench.at_home(hub, plan, 0, requests, /*own_disk=*/false);
     CHECK(none.error.find("no holder is there") != std::string::npos);
 }
 
 TEST_CASE("who greets with something else is refused, and both values are said") {
-    node_bench on("mixtral");
-    const auto holders = all_at(on, {1});
-    const node_plan plan = plan_of(*on.of, 2, holders);
+    node_bench bench("mixtral");
+    const auto holders = all_pages_at(bench, {1});
+    const node_plan plan = plan_of(*bench.loaded_model, 2, holders);
     struct difference {
         void (*change)(node_plan &);
         refusal_reason counted;
     };
     for (const auto &[change, counted] :
-         {difference{[](node_plan &of) { ++of.model; }, refusal_reason::model},
-          difference{[](node_plan &of) { of.model_name = "other", ++of.sizes.experts; },
-                     refusal_reason::model},
-          difference{[](node_plan &of) { ++of.cluster; }, refusal_reason::cluster},
-          difference{[](node_plan &of) { ++of.plan; }, refusal_reason::epoch}}) {
+         {difference{[](node_plan &changed) { ++changed.model; }, refusal_reason::model},
+          difference{
+              [](node_plan &changed) { changed.model_name = "other", ++changed.sizes.experts; },
+              refusal_reason::model},
+          difference{[](node_plan &changed) { ++changed.cluster; }, refusal_reason::cluster},
+          difference{[](node_plan &changed) { ++changed.plan; }, refusal_reason::epoch}}) {
         const refusal_reason reason = counted;  // clang 14 captures no bindings
         CAPTURE(name_of(reason));
         loop_hub hub;
-        node_plan other = plan;
-        change(other);
-        if (other.sizes.experts != plan.sizes.experts) other = plan, ++other.model;
-        running_node stranger(hub, other, *on.of, 1);
+        node_plan other_plan = plan;
+        change(other_plan);
+        if (other_plan.sizes.experts != plan.sizes.experts) other_plan = plan, ++other_plan.model;
+        running_node stranger(hub, other_plan, *bench.loaded_model, 1);
         // There is no other holder, and a refusal must not fall back to the home's own disk.
-        const run_result there = on.at_home(hub, plan, 0, requests);
-        CHECK(
-            there.error.starts_with("every node of the cluster refuses this one; server1 says: "));
-        CHECK(there.tokens.empty());
+        const run_result distributed = bench.at_home(hub, plan, 0, requests);
+        CHECK(distributed.error.starts_with(
+            "every node of the cluster refuses this one; server1 says: "));
+        CHECK(distributed.tokens.empty());
         stranger.stop();
         CHECK(stranger.node().connections().figures().refused[static_cast<size_t>(counted)] != 0);
     }
 }
 
 TEST_CASE("whoever proves to be another server than it says is refused, on either side") {
-    node_bench on("mixtral");
-    const node_plan plan = plan_of(*on.of, 2, all_at(on, {1}));
+    node_bench bench("mixtral");
+    const node_plan plan = plan_of(*bench.loaded_model, 2, all_pages_at(bench, {1}));
     struct names {
         const char *home, *holder;
         bool right;
     };
-    for (const names &of : {names{"server0", "server1", true},
-                            {"server0", "server0", false},
-                            {"server1", "server1", false},
-                            {"", "server1", true}}) {
-        CAPTURE(of.home);
-        CAPTURE(of.holder);
+    for (const names &identities : {names{"server0", "server1", true},
+                                    {"server0", "server0", false},
+                                    {"server1", "server1", false},
+                                    {"", "server1", true}}) {
+        CAPTURE(identities.home);
+        CAPTURE(identities.holder);
         loop_hub hub;
-        running_node holder(hub, plan, *on.of, 1, {}, 1000, of.holder);
-        const run_result there = on.at_home(hub, plan, 0, requests, true, {}, of.home);
-        if (of.right) {
-            CHECK(there == on.alone(requests));
-            CHECK(there.calls.calls != 0);
+        running_node holder(hub, plan, *bench.loaded_model, 1, {}, 1000, identities.holder);
+        const run_result distributed =
+            bench.at_home(hub, plan, 0, requests, true, {}, identities.home);
+        if (identities.right) {
+            CHECK(distributed == bench.alone(requests));
+            CHECK(distributed.calls.calls != 0);
         } else {
-            CHECK(there.error.find("server1 says: its certificate is ") != std::string::npos);
+            CHECK(distributed.error.find("server1 says: its certificate is ") != std::string::npos);
         }
     }
 }
 
 TEST_CASE("a slow call is asked for twice, whoever answers first is taken") {
-    node_bench on("mixtral");
+    node_bench bench("mixtral");
     const std::vector<model_request> longer = {{{5, 3, 9, 2, 7, 1}, 60, 0}, {{8, 8, 4}, 60, 0}};
-    const run_result texts = on.alone(longer);
-    const node_plan plan = plan_of(*on.of, 3, all_at(on, {1, 2}));
-    on.prices = one_before_two();
-    on.hedge = true;
+    const run_result texts = bench.alone(longer);
+    const node_plan plan = plan_of(*bench.loaded_model, 3, all_pages_at(bench, {1, 2}));
+    bench.prices = one_before_two();
+    bench.hedge = true;
     // It depends on the machine whether it comes before the deadline, so repeat until it has.
     caller_figures sum;
     for (int tries = 0; tries < 50 && (sum.hedged == 0 || sum.hedges_won == 0); ++tries) {
         loop_hub hub;
         // Answers 120 calls and keeps every answer from then on.
         int replies = 0;
-        running_node stops(hub, plan, *on.of, 1, [&](said &what) {
-            return what.header.kind != message_kind::reply || ++replies <= 120 ? 1 : 0;
+        running_node stops(hub, plan, *bench.loaded_model, 1, [&](sent_frame &message) {
+            return message.header.kind != message_kind::reply || ++replies <= 120 ? 1 : 0;
         });
-        running_node other(hub, plan, *on.of, 2);
-        const run_result there = on.at_home(hub, plan, 0, longer);
-        CHECK(there.error == "");
-        CHECK(there == texts);
-        sum.hedged += there.calls.hedged;
-        sum.hedges_won += there.calls.hedges_won;
+        running_node sound(hub, plan, *bench.loaded_model, 2);
+        const run_result distributed = bench.at_home(hub, plan, 0, longer);
+        CHECK(distributed.error == "");
+        CHECK(distributed == texts);
+        sum.hedged += distributed.calls.hedged;
+        sum.hedges_won += distributed.calls.hedges_won;
     }
     CHECK(sum.hedged != 0);
     CHECK(sum.hedges_won != 0);
@@ -327,19 +341,19 @@ namespace {
 // Calls it for each kind of message, spoilt in every possible way.
 void for_each_lie(const node_plan &plan,
                   const std::function<void(message_kind, lie, const message_bytes &)> &tell) {
-    for (const body_place &at : body_places)
-        for (const lie how : {lie::cut, lie::count, lie::value}) {
-            message_bytes says = sound_message(at.kind, plan);
-            if (!spoil(says, at, how)) continue;
-            CAPTURE(static_cast<int>(at.kind));
-            CAPTURE(std::string(lie_names[static_cast<size_t>(how)]));
-            tell(at.kind, how, says);
+    for (const body_place &places : body_places)
+        for (const lie fault : {lie::cut, lie::count, lie::value}) {
+            message_bytes says = sound_message(places.kind, plan);
+            if (!spoil(says, places, fault)) continue;
+            CAPTURE(static_cast<int>(places.kind));
+            CAPTURE(std::string(lie_names[static_cast<size_t>(fault)]));
+            tell(places.kind, fault, says);
         }
 }
 
 // A later version may have further reasons, so an unknown one is no error.
-bool may_be(message_kind kind, lie how) {
-    return kind == message_kind::goodbye && how == lie::value;
+bool is_tolerated(message_kind kind, lie fault) {
+    return kind == message_kind::goodbye && fault == lie::value;
 }
 
 // Server 1 greets correctly and answers every `asked` with the given bytes. The refusals that it
@@ -352,39 +366,42 @@ public:
         REQUIRE(peer_.listen("loop:1"));
         thread_ = std::thread([this, asked, kind, says] {
             // It still reads messages that were sent before it was stopped.
-            for (int left = 3; left != 0; left -= over_ ? 1 : 0) {
-                const heard now = peer_.hear(20'000'000, [&](const frame &of) {
-                    if (of.header.kind == message_kind::hello) peer_.greet(message_kind::welcome);
-                    if (of.header.kind == asked) peer_.say(message_bytes(says), kind, of.header.id);
+            for (int left = 3; left != 0; left -= stopped_ ? 1 : 0) {
+                const peer_answer now = peer_.hear(20'000'000, [&](const frame &received) {
+                    if (received.header.kind == message_kind::hello)
+                        peer_.greet(message_kind::welcome);
+                    if (received.header.kind == asked)
+                        peer_.say(message_bytes(says), kind, received.header.id);
                     return false;
                 });
-                if (now.why != refusal_reason::none) back_ = now;
+                if (now.reason != refusal_reason::none) back_ = now;
             }
         });
     }
     ~lying_server() { stop(); }
-    heard stop() {
-        over_ = true;
+    peer_answer stop() {
+        stopped_ = true;
         if (thread_.joinable()) thread_.join();
         return back_;
     }
 
 private:
     lying_peer peer_;
-    heard back_;
-    std::atomic<bool> over_ = false;
+    peer_answer back_;
+    std::atomic<bool> stopped_ = false;
     std::thread thread_;
 };
 
 // The answer of server 0 to a peer that connects, optionally greets, and sends `says`.
-heard told_to(loop_hub &hub, const node_plan &plan, bool greets, message_kind kind,
-              const message_bytes &says) {
+peer_answer answer_to_liar(loop_hub &hub, const node_plan &plan, bool greets, message_kind kind,
+                           const message_bytes &says) {
     lying_peer liar(hub, plan, no_server);
     liar.connect("loop:0");
     if (greets) {
         liar.greet(message_kind::hello);
-        const heard met = liar.hear(
-            5'000'000'000, [](const frame &of) { return of.header.kind == message_kind::welcome; });
+        const peer_answer met = liar.hear(5'000'000'000, [](const frame &received) {
+            return received.header.kind == message_kind::welcome;
+        });
         REQUIRE_FALSE(met.closed);
     }
     liar.say(message_bytes(says), kind, 1);
@@ -394,21 +411,21 @@ heard told_to(loop_hub &hub, const node_plan &plan, bool greets, message_kind ki
 }  // namespace
 
 TEST_CASE("who connects and lies, in whatever message, is refused in words; others are served") {
-    node_bench on("olmoe"), bench("olmoe");
-    const node_plan plan = plan_of(*on.of, 1, all_at(on, {0}));
+    node_bench reference("olmoe"), bench("olmoe");
+    const node_plan plan = plan_of(*reference.loaded_model, 1, all_pages_at(reference, {0}));
     loop_hub hub;
     running_home home(bench, hub, plan, 0);
     const std::vector<load_request> asks = {{0, 0, {{1, 2, 3}, 5, 0}}};
     const auto text = load_over(hub, plan, asks)[0].written;
     REQUIRE(text.size() == 5);
-    for_each_lie(plan, [&](message_kind kind, lie how, const message_bytes &says) {
+    for_each_lie(plan, [&](message_kind kind, lie fault, const message_bytes &says) {
         for (const bool greets : {false, true}) {
             CAPTURE(greets);
-            if (greets && may_be(kind, how)) continue;
-            heard back = told_to(hub, plan, greets, kind, says);
+            if (greets && is_tolerated(kind, fault)) continue;
+            peer_answer back = answer_to_liar(hub, plan, greets, kind, says);
             // A refusal is not sent if the wire is full when the connection ends. This happens now
             // and then, but not twice in a row.
-            if (back.text.empty()) back = told_to(hub, plan, greets, kind, says);
+            if (back.text.empty()) back = answer_to_liar(hub, plan, greets, kind, says);
             CHECK(back.closed);
             // A refusal gets no answer.
             CHECK(back.text.empty() == (greets && kind == message_kind::refusal));
@@ -418,16 +435,16 @@ TEST_CASE("who connects and lies, in whatever message, is refused in words; othe
 }
 
 TEST_CASE("whoever connects and does not greet is dropped, and others are served meanwhile") {
-    node_bench on("olmoe"), bench("olmoe");
-    const node_plan plan = plan_of(*on.of, 1, all_at(on, {0}));
+    node_bench reference("olmoe"), bench("olmoe");
+    const node_plan plan = plan_of(*reference.loaded_model, 1, all_pages_at(reference, {0}));
     loop_hub hub;
     running_home home(bench, hub, plan, 0);
     const uint64_t begin_ns = steady_ns();
     lying_peer mute(hub, plan, no_server);
     mute.connect("loop:0");
     const auto outcomes = load_over(hub, plan, {{0, 0, {{1, 2, 3}, 5, 0}}});
-    CHECK(outcomes[0].how == load_end::answered);
-    const heard back = mute.hear(10'000'000'000, [](const frame &) { return false; });
+    CHECK(outcomes[0].end == load_end::answered);
+    const peer_answer back = mute.hear(10'000'000'000, [](const frame &) { return false; });
     const uint64_t took_ns = steady_ns() - begin_ns;
     CHECK(back.closed);
     CHECK(took_ns >= links::greeting_ns);
@@ -435,36 +452,36 @@ TEST_CASE("whoever connects and does not greet is dropped, and others are served
 }
 
 TEST_CASE("a holder that lies, in whatever message, is refused in words; the text is the same") {
-    node_bench on("olmoe");
-    const run_result texts = on.alone(requests);
-    const node_plan plan = plan_of(*on.of, 2, all_at(on, {1}));
-    for_each_lie(plan, [&](message_kind kind, lie how, const message_bytes &says) {
+    node_bench bench("olmoe");
+    const run_result texts = bench.alone(requests);
+    const node_plan plan = plan_of(*bench.loaded_model, 2, all_pages_at(bench, {1}));
+    for_each_lie(plan, [&](message_kind kind, lie fault, const message_bytes &says) {
         loop_hub hub;
         lying_server liar(hub, plan, message_kind::call, kind, says);
-        const run_result there = on.at_home(hub, plan, 0, requests);
-        const heard back = liar.stop();
-        CHECK(there.error == "");
-        CHECK(there == texts);
-        CHECK(there.calls.replies == 0);
-        CHECK(there.calls.here != 0);
+        const run_result distributed = bench.at_home(hub, plan, 0, requests);
+        const peer_answer back = liar.stop();
+        CHECK(distributed.error == "");
+        CHECK(distributed == texts);
+        CHECK(distributed.calls.replies == 0);
+        CHECK(distributed.calls.from_own_disk != 0);
         // These two belong to one call and leave the connection alone.
         const bool of_call = kind == message_kind::reply || kind == message_kind::failed;
-        CHECK((there.calls.wrong != 0) == (kind == message_kind::reply));
-        CHECK((there.calls.failed != 0) == (kind == message_kind::failed));
-        CHECK((there.calls.lost != 0) == !of_call);
-        if (!of_call && kind != message_kind::refusal && !may_be(kind, how))
+        CHECK((distributed.calls.wrong != 0) == (kind == message_kind::reply));
+        CHECK((distributed.calls.failed != 0) == (kind == message_kind::failed));
+        CHECK((distributed.calls.lost != 0) == !of_call);
+        if (!of_call && kind != message_kind::refusal && !is_tolerated(kind, fault))
             CHECK_FALSE(back.text.empty());
     });
 }
 
 TEST_CASE("a home that lies to who asks it, in whatever message, is refused in words") {
-    node_bench on("olmoe"), bench("olmoe");
-    const node_plan plan = plan_of(*on.of, 2, all_at(on, {0, 1}));
+    node_bench reference("olmoe"), bench("olmoe");
+    const node_plan plan = plan_of(*reference.loaded_model, 2, all_pages_at(reference, {0, 1}));
     loop_hub hub;
     running_home sound(bench, hub, plan, 0);
     const std::vector<load_request> asks = {{0, 0, {{1, 2, 3}, 5, 0}}, {1, 0, {{1, 2, 3}, 5, 0}}};
-    for_each_lie(plan, [&](message_kind kind, lie how, const message_bytes &says) {
-        heard back;
+    for_each_lie(plan, [&](message_kind kind, lie fault, const message_bytes &says) {
+        peer_answer back;
         const auto outcomes_of = [&](const std::vector<load_request> &asked) {
             lying_server liar(hub, plan, message_kind::ask, kind, says);
             const auto outcomes = load_over(hub, plan, asked, {.patience_ns = 2'000'000'000});
@@ -475,12 +492,13 @@ TEST_CASE("a home that lies to who asks it, in whatever message, is refused in w
         // The wire is full now and then, and then the refusal is not sent. If only the liar is
         // asked, fewer messages are sent.
         if (back.text.empty()) outcomes_of({asks[1]});
-        CHECK(outcomes[0].how == load_end::answered);
+        CHECK(outcomes[0].end == load_end::answered);
         CHECK(outcomes[0].written.size() == 5);
-        CHECK(outcomes[1].how != load_end::answered);
+        CHECK(outcomes[1].end != load_end::answered);
         CHECK_FALSE(outcomes[1].text.empty());
         CHECK(outcomes[1].written.empty());
-        if (kind != message_kind::failed && kind != message_kind::refusal && !may_be(kind, how))
+        if (kind != message_kind::failed && kind != message_kind::refusal &&
+            !is_tolerated(kind, fault))
             CHECK_FALSE(back.text.empty());
     });
 }

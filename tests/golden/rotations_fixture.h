@@ -25,11 +25,11 @@ struct rotations_golden {
     // Lengths of scored texts: at the trained length, near it, far from it.
     static constexpr uint32_t windows[] = {40, 12, 24, 25};
 
-    std::unique_ptr<model> of;
+    std::unique_ptr<model> loaded_model;
     std::vector<int32_t> input_ids, greedy;  // greedy: with its prompt
 
     explicit rotations_golden(const std::string &name)
-        : of(open_or_fail(golden_path("rotations/" + name))) {
+        : loaded_model(open_or_fail(golden_path("rotations/" + name))) {
         const auto path = golden_path("rotations/" + name) / "golden.safetensors";
         const auto file = mapped_file::open(path);
         REQUIRE(file.ok());
@@ -51,14 +51,14 @@ struct rotations_golden {
     // The greedy text from prompts of several lengths, as far as the reference has it.
     std::vector<model_request> written_texts() const {
         std::vector<model_request> requests;
-        for (const uint32_t given : {8u, 20u, 24u, 25u, 30u})
-            requests.push_back({{greedy.begin(), greedy.begin() + given},
-                                static_cast<uint32_t>(greedy.size()) - given});
+        for (const uint32_t prompt_length : {8u, 20u, 24u, 25u, 30u})
+            requests.push_back({{greedy.begin(), greedy.begin() + prompt_length},
+                                static_cast<uint32_t>(greedy.size()) - prompt_length});
         return requests;
     }
     // The logits at `position` in a text of scored_texts() or written_texts().
     std::span<const float> logits(const model_request &request, uint32_t position) const {
-        const size_t width = of->config().vocabulary;
+        const size_t width = loaded_model->config().vocabulary;
         if (request.new_tokens == 0)
             return std::span(scored_.at(static_cast<uint32_t>(request.ids.size())))
                 .subspan(position * width, width);
@@ -77,9 +77,9 @@ private:
     static std::vector<Value> values(const safetensors &file, const std::string &name) {
         const tensor *found = file.find(name);
         REQUIRE_MESSAGE(found != nullptr, name);
-        std::vector<Value> out(found->elements());
-        std::memcpy(out.data(), found->bytes.data(), found->bytes.size());
-        return out;
+        std::vector<Value> numbers(found->elements());
+        std::memcpy(numbers.data(), found->bytes.data(), found->bytes.size());
+        return numbers;
     }
     std::map<uint32_t, std::vector<float>> scored_;
     std::vector<float> steps_;
@@ -89,22 +89,22 @@ private:
 inline double surprise(std::span<const float> logits, size_t token) {
     const double most = *std::ranges::max_element(logits);
     double sum = 0;
-    for (const float each : logits) sum += std::exp(each - most);
+    for (const float logit : logits) sum += std::exp(logit - most);
     return std::log(sum) + most - logits[token];
 }
 
 // The error of all logits that the requests ask for. The likelihood of the reference's likeliest
-// token has the same limit. through(pass) computes one pass, and `computed` has its results.
+// token has the same limit. run_pass(pass) computes one pass, and `computed` has its results.
 inline double error_of_requests(const rotations_golden &golden,
-                                const std::vector<model_request> &requests, model_source &from,
+                                const std::vector<model_request> &requests, model_source &source,
                                 const pass_results &computed,
-                                const std::function<void(const pass &)> &through) {
-    from.connect(computed);
-    const size_t width = golden.of->config().vocabulary;
+                                const std::function<void(const pass &)> &run_pass) {
+    source.connect(computed);
+    const size_t width = golden.loaded_model->config().vocabulary;
     std::vector<float> is, expected;
     double likelihood_is = 0, likelihood_expected = 0;
-    for (pass next; from.next(next);) {
-        through(next);
+    for (pass next; source.next(next);) {
+        run_pass(next);
         size_t row = 0;
         for (const pass_token &token : next.tokens)
             if (token.output) {
@@ -125,7 +125,7 @@ inline double error_of_requests(const rotations_golden &golden,
         const std::vector<int32_t> rest(
             golden.greedy.begin() + static_cast<ptrdiff_t>(request.ids.size()),
             golden.greedy.end());
-        CHECK(from.written()[i] == rest);
+        CHECK(source.written()[i] == rest);
     }
     CHECK(std::abs(likelihood_is - likelihood_expected) <=
           rotations_error_max * likelihood_expected);

@@ -18,16 +18,16 @@ constexpr uint32_t prefills[] = {0, 1, 5, 16, 23, 24, 25, 64};
 
 double error_on_cpu(const rotations_golden &golden, const std::vector<model_request> &requests,
                     const model_source_options &options) {
-    model_source from(*golden.of, requests, options);
+    model_source source(*golden.loaded_model, requests, options);
     thread_pool pool(2);
-    const auto compute = compute_of(*golden.of, pool,
-                                    {.tokens_max = from.tokens_max(),
-                                     .streams = from.streams(),
-                                     .context_max = from.context_max(),
-                                     .outputs_max = from.outputs_max()});
-    forward through(*compute, *golden.of);
-    return error_of_requests(golden, requests, from, *compute,
-                             [&](const pass &tokens) { through(tokens); });
+    const auto compute = compute_of(*golden.loaded_model, pool,
+                                    {.tokens_max = source.tokens_max(),
+                                     .streams = source.streams(),
+                                     .context_max = source.context_max(),
+                                     .outputs_max = source.outputs_max()});
+    forward run_pass(*compute, *golden.loaded_model);
+    return error_of_requests(golden, requests, source, *compute,
+                             [&](const pass &tokens) { run_pass(tokens); });
 }
 
 }  // namespace
@@ -72,9 +72,9 @@ TEST_CASE("the check of golden models crosses the border, too") {
     thread_pool pool(1);
     for (const char *name : names) {
         const rotations_golden golden(name);
-        const golden_data data = golden_of(*golden.of);
+        const golden_data data = golden_of(*golden.loaded_model);
         REQUIRE(data.greedy.size() == 24);
-        const auto report = check_golden(*golden.of, data, pool);
+        const auto report = check_golden(*golden.loaded_model, data, pool);
         REQUIRE(report.ok());
         CHECK(report->logits_error <= one_token_error_max);
         CHECK(report->greedy_match);
@@ -86,28 +86,29 @@ TEST_CASE("the pipeline and any number of nodes: likelihoods and texts of the re
     for (const char *name : names) {
         CAPTURE(name);
         const rotations_golden golden(name);
-        node_bench on("rotations/" + std::string(name));
+        node_bench bench("rotations/" + std::string(name));
         const std::vector<model_request> scored = golden.scored_texts(),
                                          written = golden.written_texts();
         for (const uint32_t prefill : {0u, 16u, 64u}) {
-            on.config.prefill = prefill;
-            on.config.batch = static_cast<uint32_t>(1 + draw.below(3));
+            bench.config.prefill = prefill;
+            bench.config.batch = static_cast<uint32_t>(1 + draw.below(3));
             CAPTURE(prefill);
-            CAPTURE(on.config.batch);
-            const run_result texts = on.alone(written), scores = on.alone(scored);
+            CAPTURE(bench.config.batch);
+            const run_result texts = bench.alone(written), scores = bench.alone(scored);
             CHECK(scores.nll == doctest::Approx(golden.mean_nll(scored)).epsilon(2e-6));
             for (const uint32_t servers : {1u, 2u, 4u}) {
                 CAPTURE(servers);
-                const auto holders = random_holders(on.pages(), servers, draw);
+                const auto holders = random_holders(bench.pages(), servers, draw);
                 loop_hub hub;
-                const node_plan plan = plan_of(*on.of, servers, holders);
+                const node_plan plan = plan_of(*bench.loaded_model, servers, holders);
                 std::deque<running_node> nodes;
                 for (uint32_t server = 1; server < servers; ++server)
-                    nodes.emplace_back(hub, plan, *on.of, server, on.config.numbers);
-                const run_result there = on.at_home(hub, plan, 0, written);
-                CHECK(there.error == "");
-                CHECK(there == texts);
-                CHECK(on.at_home(hub, plan, 0, scored) == scores);
+                    nodes.emplace_back(hub, plan, *bench.loaded_model, server,
+                                       bench.config.arithmetic_mode);
+                const run_result distributed = bench.at_home(hub, plan, 0, written);
+                CHECK(distributed.error == "");
+                CHECK(distributed == texts);
+                CHECK(bench.at_home(hub, plan, 0, scored) == scores);
             }
         }
     }
@@ -119,17 +120,17 @@ TEST_CASE("time of what is computed again is time of the token that needs it") {
             CAPTURE(name);
             CAPTURE(prefill);
             const rotations_golden golden(name);
-            node_bench on("rotations/" + std::string(name));
-            on.config.executor = "emulator";
-            on.config.profile = "rtx_4060_ti_16gb";
-            on.config.prefill = prefill;
+            node_bench bench("rotations/" + std::string(name));
+            bench.config.executor = "emulator";
+            bench.config.profile = "rtx_4060_ti_16gb";
+            bench.config.prefill = prefill;
             // Twelve tokens across the trained length. With one request, no time belongs to another
             // one.
             const std::vector<model_request> requests = {
                 {{golden.greedy.begin(), golden.greedy.begin() + 20}, 12}};
             run_options options;
             options.requests = &requests;
-            const auto done = run(on.config, on.shared, options);
+            const auto done = run(bench.config, bench.shared, options);
             REQUIRE_MESSAGE(done.ok(), (done ? "" : done.failure().text));
             CHECK(done->requests == 1);
             CHECK(done->tokens > 31);

@@ -15,22 +15,22 @@
 
 namespace moorage::test {
 
-inline std::vector<float> logits_of(const model &of, const std::vector<int32_t> &ids) {
+inline std::vector<float> logits_of(const model &model, const std::vector<int32_t> &ids) {
     thread_pool pool(1);
     cpu_model_limits limits;
     limits.tokens_max = limits.outputs_max = limits.context_max = static_cast<uint32_t>(ids.size());
-    const auto compute = compute_of(of, pool, limits);
-    forward run(*compute, of);
+    const auto compute = compute_of(model, pool, limits);
+    forward run(*compute, model);
     run(prompt_pass(ids, 0, 0, true));
     return copied(compute->logits());
 }
 
 // A model's weights under rules that a test changes.
 struct ruled_model final : model {
-    ruled_model(const model &of, const std::function<void(model_config &)> &change) {
-        directory_ = of.directory();
-        config_ = of.config();
-        weights_ = of.weights();
+    ruled_model(const model &source, const std::function<void(model_config &)> &change) {
+        directory_ = source.directory();
+        config_ = source.config();
+        weights_ = source.weights();
         change(config_);
     }
 };
@@ -43,13 +43,13 @@ public:
         if (is_gguf_) {
             thread_pool pool(1);
             const auto file = place_.path() / "as.gguf";
-            const auto done =
-                convert_model({.in = golden_path(name), .out = file, .format = "bf16"}, pool);
+            const auto done = convert_model(
+                {.source = golden_path(name), .target = file, .format = "bf16"}, pool);
             REQUIRE_MESSAGE(done.ok(), (done ? "" : done.failure().text));
             bytes_ = read_file(file);
             const auto header = parse_gguf(std::as_bytes(std::span(bytes_)), "as.gguf");
             REQUIRE(header.ok());
-            for (const gguf_tensor &one : header->tensors) tensors_.push_back(one.name);
+            for (const gguf_tensor &tensor : header->tensors) tensors_.push_back(tensor.name);
             for (const gguf_key &key : header->keys) keys_.push_back(key.name);
             const auto &last = header->keys.back().bytes;
             tensors_at_ = static_cast<size_t>(last.data() + last.size() -
@@ -57,7 +57,7 @@ public:
             data_at_ = header->data_offset;
         } else {
             weights_ = place_.read_weights();
-            for (const raw_tensor &one : weights_.tensors) tensors_.push_back(one.name);
+            for (const raw_tensor &tensor : weights_.tensors) tensors_.push_back(tensor.name);
             config_ = parse_json(read_file(place_.path() / "config.json"));
         }
         original_ = open_or_fail(path());
@@ -134,16 +134,16 @@ public:
         written.text(key);
         const std::string text(reinterpret_cast<const char *>(written.bytes.data()),
                                written.bytes.size());
-        const size_t at = file.find(text);
-        REQUIRE(at != std::string::npos);
-        file[at + 8] = '#';
+        const size_t position = file.find(text);
+        REQUIRE(position != std::string::npos);
+        file[position + 8] = '#';
         return opened(file);
     }
     outcome with_config(const json &config) const {
         write_file(place_.path() / "config.json", config.dump());
-        const outcome made = open();
+        const outcome result = open();
         write_file(place_.path() / "config.json", config_.dump());
-        return made;
+        return result;
     }
 
 private:
@@ -158,10 +158,10 @@ private:
         return open(place_.path() / "changed.gguf");
     }
     outcome open() const { return open(path()); }
-    outcome open(const std::filesystem::path &from) const {
-        const auto made = open_model(from);
-        if (!made) return {made.failure().text, {}};
-        return {"", logits_of(**made, ids_)};
+    outcome open(const std::filesystem::path &file) const {
+        const auto loaded = open_model(file);
+        if (!loaded) return {loaded.failure().text, {}};
+        return {"", logits_of(**loaded, ids_)};
     }
     // With the entry of a new tensor before the others, its bytes behind theirs, and a key that
     // keeps the data aligned.
@@ -181,11 +181,11 @@ private:
         padding.text(std::string((alignment - odd) % alignment, ' '));
         file.insert(keys_at, reinterpret_cast<const char *>(padding.bytes.data()),
                     padding.bytes.size());
-        for (const size_t at : {tensor_count_at, key_count_at}) {
+        for (const size_t position : {tensor_count_at, key_count_at}) {
             uint64_t count;
-            std::memcpy(&count, file.data() + at, sizeof count);
+            std::memcpy(&count, file.data() + position, sizeof count);
             ++count;
-            std::memcpy(file.data() + at, &count, sizeof count);
+            std::memcpy(file.data() + position, &count, sizeof count);
         }
         return file;
     }

@@ -18,10 +18,12 @@ namespace {
 constexpr double same_max = 1e-6;
 using rule = std::function<void(model_config &)>;
 
-double plain_scale(const model_config &of) {
-    return 1 / std::sqrt(static_cast<double>(of.attention.head_dim));
+double plain_scale(const model_config &config) {
+    return 1 / std::sqrt(static_cast<double>(config.attention.head_dim));
 }
-bool is_latent(const model_config &of) { return of.attention.kind == attention_kind::latent; }
+bool is_latent(const model_config &config) {
+    return config.attention.kind == attention_kind::latent;
+}
 
 // Why a changed file counts as silent; empty if it does not. `named`: the name that a refusal must
 // have; empty if the file must be read. expected: empty if it must be refused.
@@ -89,63 +91,67 @@ const std::vector<std::string> harmless[] = {
 
 // Keys whose default in the published code gives another model.
 const std::map<std::string, rule> directory_defaults = {
-    {"attention_multiplier", [](model_config &of) { of.attention.scale = 1; }},
-    {"embedding_multiplier", [](model_config &of) { of.embedding_multiplier = 1; }},
-    {"residual_multiplier", [](model_config &of) { of.residual_multiplier = 1; }},
-    {"logits_scaling", [](model_config &of) { of.logits_divisor = 1; }},
+    {"attention_multiplier", [](model_config &config) { config.attention.scale = 1; }},
+    {"embedding_multiplier", [](model_config &config) { config.embedding_multiplier = 1; }},
+    {"residual_multiplier", [](model_config &config) { config.residual_multiplier = 1; }},
+    {"logits_scaling", [](model_config &config) { config.logits_divisor = 1; }},
     {"norm_topk_prob",
-     [](model_config &of) {
-         of.router.normalise = of.architecture == "deepseek_v3" || of.architecture == "glm4_moe";
+     [](model_config &config) {
+         config.router.normalise =
+             config.architecture == "deepseek_v3" || config.architecture == "glm4_moe";
      }},
-    {"truncate", [](model_config &of) { of.rope.truncate = true; }},
-    {"beta_fast", [](model_config &of) { of.rope.beta_fast = 32; }},
-    {"beta_slow", [](model_config &of) { of.rope.beta_slow = 1; }},
-    {"mscale", [](model_config &of) { of.rope.mscale = 0; }},
+    {"truncate", [](model_config &config) { config.rope.truncate = true; }},
+    {"beta_fast", [](model_config &config) { config.rope.beta_fast = 32; }},
+    {"beta_slow", [](model_config &config) { config.rope.beta_slow = 1; }},
+    {"mscale", [](model_config &config) { config.rope.mscale = 0; }},
     {"mscale_all_dim",
-     [](model_config &of) {
-         of.rope.mscale_all = 0;
-         of.attention.scale = plain_scale(of);
+     [](model_config &config) {
+         config.rope.mscale_all = 0;
+         config.attention.scale = plain_scale(config);
      }},
     {"original_max_position_embeddings",
-     [](model_config &of) { of.rope.original_positions = of.positions_max; }},
-    {"factor", [](model_config &of) {  // the ratio of the lengths
-         of.rope.factor = static_cast<double>(of.positions_max) / of.rope.original_positions;
-         if (is_latent(of) && of.rope.factor <= 1) of.attention.scale = plain_scale(of);
+     [](model_config &config) { config.rope.original_positions = config.positions_max; }},
+    {"factor", [](model_config &config) {  // the ratio of the lengths
+         config.rope.factor =
+             static_cast<double>(config.positions_max) / config.rope.original_positions;
+         if (is_latent(config) && config.rope.factor <= 1)
+             config.attention.scale = plain_scale(config);
      }}};
 
 // The same for llama.cpp and GGUF's keys.
-const rule no_scaling = [](model_config &of) {
-    of.rope.factor = 1;
-    if (is_latent(of)) of.attention.scale = plain_scale(of);
+const rule no_scaling = [](model_config &config) {
+    config.rope.factor = 1;
+    if (is_latent(config)) config.attention.scale = plain_scale(config);
 };
 const std::map<std::string, rule> gguf_defaults = {
-    {"rope.freq_base", [](model_config &of) { of.rope.theta = 10000; }},
-    {"rope.dimension_count", [](model_config &of) { of.rope.dimensions = of.attention.head_dim; }},
-    {"expert_weights_norm", [](model_config &of) { of.router.normalise = false; }},
-    {"expert_weights_scale", [](model_config &of) { of.router.scale = 1; }},
+    {"rope.freq_base", [](model_config &config) { config.rope.theta = 10000; }},
+    {"rope.dimension_count",
+     [](model_config &config) { config.rope.dimensions = config.attention.head_dim; }},
+    {"expert_weights_norm", [](model_config &config) { config.router.normalise = false; }},
+    {"expert_weights_scale", [](model_config &config) { config.router.scale = 1; }},
     {"expert_group_count",
-     [](model_config &of) {
-         of.router.groups = of.router.groups_chosen = 1;
-         of.router.group = group_rule::none;
+     [](model_config &config) {
+         config.router.groups = config.router.groups_chosen = 1;
+         config.router.group = group_rule::none;
      }},
-    {"embedding_scale", [](model_config &of) { of.embedding_multiplier = 1; }},
-    {"residual_scale", [](model_config &of) { of.residual_multiplier = 1; }},
-    {"attention.scale", [](model_config &of) { of.attention.scale = plain_scale(of); }},
+    {"embedding_scale", [](model_config &config) { config.embedding_multiplier = 1; }},
+    {"residual_scale", [](model_config &config) { config.residual_multiplier = 1; }},
+    {"attention.scale", [](model_config &config) { config.attention.scale = plain_scale(config); }},
     {"rope.scaling.type",
-     [](model_config &of) {
-         of.rope.kind = rope_kind::linear;
-         if (is_latent(of)) of.attention.scale = plain_scale(of);
+     [](model_config &config) {
+         config.rope.kind = rope_kind::linear;
+         if (is_latent(config)) config.attention.scale = plain_scale(config);
      }},
     {"rope.scaling.factor", no_scaling},
     {"rope.scaling.original_context_length",
-     [](model_config &of) { of.rope.original_positions = of.positions_max; }},
+     [](model_config &config) { config.rope.original_positions = config.positions_max; }},
     {"rope.scaling.yarn_log_multiplier",
-     [](model_config &of) {
-         if (is_latent(of)) of.attention.scale = plain_scale(of);
+     [](model_config &config) {
+         if (is_latent(config)) config.attention.scale = plain_scale(config);
      }},
-    {"rope.scaling.attn_factor", [](model_config &of) { of.rope.attention_factor = 0; }},
-    {"rope.scaling.yarn_beta_fast", [](model_config &of) { of.rope.beta_fast = 32; }},
-    {"rope.scaling.yarn_beta_slow", [](model_config &of) { of.rope.beta_slow = 1; }}};
+    {"rope.scaling.attn_factor", [](model_config &config) { config.rope.attention_factor = 0; }},
+    {"rope.scaling.yarn_beta_fast", [](model_config &config) { config.rope.beta_fast = 32; }},
+    {"rope.scaling.yarn_beta_slow", [](model_config &config) { config.rope.beta_slow = 1; }}};
 
 // Runs a test's change on every golden model in one form. Returns the number of files.
 template <class Change>
@@ -154,12 +160,12 @@ uint32_t over_goldens(bool is_gguf, Change &&change) {
     uint32_t files = 0;
     for (const std::string &name : golden_names()) {
         const nearly_golden golden(name, is_gguf);
-        const auto check = [&](const std::string &what, const nearly_golden::outcome &is,
+        const auto check = [&](const std::string &change_name, const nearly_golden::outcome &is,
                                const std::vector<float> &expected, const std::string &named) {
             ++files;
             const std::string silent = what_is_silent(is, expected, named);
             CHECK_MESSAGE(silent.empty(),
-                          name << (is_gguf ? ".gguf " : " ") << what << ": " << silent);
+                          name << (is_gguf ? ".gguf " : " ") << change_name << ": " << silent);
         };
         change(golden, check);
     }
@@ -198,9 +204,10 @@ TEST_CASE("a tensor of what is computed that no part reads is refused by name") 
 TEST_CASE("a key that a config.json lacks has the published default, or is asked for by name") {
     const uint32_t files = over_goldens(false, [](const nearly_golden &golden, const auto &check) {
         const auto check_without = [&](const std::string &key, const json &config) {
-            const auto own = directory_defaults.find(key);
+            const auto published = directory_defaults.find(key);
             check("without " + key, golden.with_config(config),
-                  own == directory_defaults.end() ? golden.logits() : golden.logits_by(own->second),
+                  published == directory_defaults.end() ? golden.logits()
+                                                        : golden.logits_by(published->second),
                   key);
         };
         for (const auto &[key, value] : golden.config().items()) {
@@ -227,9 +234,10 @@ TEST_CASE("a key that a GGUF file lacks has llama.cpp's default, or is asked for
         for (const std::string &key : golden.keys()) {
             if (!key.starts_with(golden.prefix())) continue;
             const std::string inner = key.substr(golden.prefix().size());
-            const auto own = gguf_defaults.find(inner);
+            const auto published = gguf_defaults.find(inner);
             check("without " + key, golden.without_key(key),
-                  own == gguf_defaults.end() ? golden.logits() : golden.logits_by(own->second),
+                  published == gguf_defaults.end() ? golden.logits()
+                                                   : golden.logits_by(published->second),
                   last_part(key));
         }
     });
@@ -284,33 +292,33 @@ TEST_CASE("a key of GGUF that asks for other arithmetic is refused by name") {
 }
 
 TEST_CASE("a key of config.json that asks for other arithmetic is refused by name") {
-    const json any = {{"final_logit_softcapping", 30.0},
-                      {"attn_logit_softcapping", 50.0},
-                      {"router_logit_softcapping", 30.0},
-                      {"attention_chunk_size", 8192},
-                      {"query_pre_attn_scalar", 256},
-                      {"rope_local_base_freq", 10000.0},
-                      {"no_rope_layers", {1}},
-                      {"use_parallel_residual", true},
-                      {"use_post_norm", true},
-                      {"mlp_bias", true},
-                      {"index_topk", 2048},
-                      {"scale_emb", 12.0},
-                      {"logit_scale", 0.0625},
-                      {"position_embedding_type", "nope"}};
+    const json other_keys = {{"final_logit_softcapping", 30.0},
+                             {"attn_logit_softcapping", 50.0},
+                             {"router_logit_softcapping", 30.0},
+                             {"attention_chunk_size", 8192},
+                             {"query_pre_attn_scalar", 256},
+                             {"rope_local_base_freq", 10000.0},
+                             {"no_rope_layers", {1}},
+                             {"use_parallel_residual", true},
+                             {"use_post_norm", true},
+                             {"mlp_bias", true},
+                             {"index_topk", 2048},
+                             {"scale_emb", 12.0},
+                             {"logit_scale", 0.0625},
+                             {"position_embedding_type", "nope"}};
     const uint32_t files = over_goldens(false, [&](const nearly_golden &golden, const auto &check) {
-        const model_config &own = golden.original().config();
-        json further = any;
-        if (own.architecture == "mixtral") further["norm_topk_prob"] = false;
-        if (own.architecture == "phimoe") further["norm_topk_prob"] = true;
-        if (own.architecture != "granitemoe")
+        const model_config &golden_config = golden.original().config();
+        json further = other_keys;
+        if (golden_config.architecture == "mixtral") further["norm_topk_prob"] = false;
+        if (golden_config.architecture == "phimoe") further["norm_topk_prob"] = true;
+        if (golden_config.architecture != "granitemoe")
             further.update({{"embedding_multiplier", 2.0},
                             {"residual_multiplier", 0.5},
                             {"attention_multiplier", 0.3},
                             {"logits_scaling", 2.0}});
-        if (own.architecture == "olmoe" || own.architecture == "granitemoe")
+        if (golden_config.architecture == "olmoe" || golden_config.architecture == "granitemoe")
             further.update({{"sliding_window", 8}, {"n_group", 2}, {"routed_scaling_factor", 2.5}});
-        if (own.architecture != "gpt_oss") further["swiglu_limit"] = 7.0;
+        if (golden_config.architecture != "gpt_oss") further["swiglu_limit"] = 7.0;
         for (const auto &[key, value] : further.items()) {
             json config = golden.config();
             config[key] = value;
@@ -325,7 +333,7 @@ TEST_CASE("a key of config.json that asks for other arithmetic is refused by nam
 
 TEST_CASE("layers that are said to predict further tokens, and are ordinary, are not dropped") {
     const uint32_t files = over_goldens(true, [](const nearly_golden &golden, const auto &check) {
-        if (golden.original().config().further_layers != 0) return;
+        if (golden.original().config().mtp_layers != 0) return;
         gguf_maker further;
         further.number(golden.prefix() + "nextn_predict_layers", 1);
         const nearly_golden::outcome is = golden.with_keys_of(further);

@@ -71,17 +71,17 @@ struct request {
     uint32_t tokens = 64, cached = 0, warm = 0, position = 0, prompt = 512;
     double cpu_share = 0;
     bool profiled = false;
-    bool drawn = false;  // routing, of a file, too
+    bool random_routing = false;  // routing, of a file, too
 };
 
 pass decode_pass(uint32_t position) {
-    pass out;
+    pass tokens;
     pass_token token;
     token.token_id = static_cast<int32_t>(position * 37 % 1000);
     token.position = position;
     token.output = true;
-    out.tokens.push_back(token);
-    return out;
+    tokens.tokens.push_back(token);
+    return tokens;
 }
 
 // Decodes so many tokens, one at a time. `position`: of the first one; afterwards that behind the
@@ -92,16 +92,17 @@ status decode(executor_drive &drive, uint32_t &position, uint32_t tokens) {
     return success();
 }
 
-void print_result(const std::string &name, const model &of, const request &asked,
+void print_result(const std::string &name, const model &source_model, const request &asked,
                   const executor_drive &drive, const expert_spread &spread,
                   const device_rates &rates, double seconds, const busy_ns &busy) {
-    const model_sizes &sizes = of.sizes();
+    const model_sizes &sizes = source_model.sizes();
     const double tokens = asked.tokens;
-    const auto layers = static_cast<double>(of.config().moe_layers().size());
+    const auto layers = static_cast<double>(source_model.config().moe_layers().size());
     const double expert = static_cast<double>(sizes.expert_bytes);
     const double dense =
         static_cast<double>(sizes.total_bytes - sizes.experts_bytes - sizes.embedding_bytes);
-    const double read_s = (dense + layers * of.config().top_k * expert) / rates.memory_bytes_per_s;
+    const double read_s =
+        (dense + layers * source_model.config().top_k * expert) / rates.memory_bytes_per_s;
     const double copied_s =
         static_cast<double>(drive.misses) / tokens * expert / rates.h2d_bytes_per_s;
     const double bound_s = asked.cached == 0 ? read_s : std::max(read_s, copied_s);
@@ -142,62 +143,63 @@ result<double> prompt_ms(executor_drive &drive, expert_spread &spread, uint32_t 
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count() * 1e3;
 }
 
-std::string run(const std::string &name, const model &of, const request &asked,
+std::string run(const std::string &name, const model &source_model, const request &asked,
                 const device_rates &rates) {
-    const bool own = !asked.file.empty();
-    const auto pages = static_cast<uint32_t>(of.config().moe_layers().size()) * of.config().experts;
-    expert_spread spread(static_cast<uint32_t>(of.config().moe_layers().size()),
-                         of.config().experts, of.config().top_k);
-    drive_options how{.slots = asked.cached ? asked.cached : pages,
-                      .cpu_share = asked.cpu_share,
-                      .random_routing = !own || asked.drawn,
-                      .seed = 7};
-    how.chose = [&](uint32_t layer, std::span<const uint32_t> chosen) {
+    const bool from_file = !asked.file.empty();
+    const auto pages = static_cast<uint32_t>(source_model.config().moe_layers().size()) *
+                       source_model.config().experts;
+    expert_spread spread(static_cast<uint32_t>(source_model.config().moe_layers().size()),
+                         source_model.config().experts, source_model.config().top_k);
+    drive_options drive_setup{.slots = asked.cached ? asked.cached : pages,
+                              .cpu_share = asked.cpu_share,
+                              .random_routing = !from_file || asked.random_routing,
+                              .seed = 7};
+    drive_setup.on_choice = [&](uint32_t layer, std::span<const uint32_t> chosen) {
         spread.add(layer, chosen);
     };
-    executor_drive drive(of, how);
+    executor_drive drive(source_model, drive_setup);
     gpu_executor_options options;
-    options.of = &of;
+    options.source_model = &source_model;
     options.limits.context_max = 4096;
-    if (own) options.limits.tokens_max = asked.prompt;
+    if (from_file) options.limits.tokens_max = asked.prompt;
     const auto room = cuda_room_for_experts(options);
     if (!room) return room.failure().text;
-    const uint64_t wanted_bytes = pages * of.sizes().expert_bytes;
-    if (!own && asked.shape.empty() && *room < wanted_bytes) {
+    const uint64_t wanted_bytes = pages * source_model.sizes().expert_bytes;
+    if (!from_file && asked.shape.empty() && *room < wanted_bytes) {
         std::printf("%-18s not run: %.1f GB of experts, room for %.1f\n", name.c_str(),
                     static_cast<double>(wanted_bytes) / 1e9, static_cast<double>(*room) / 1e9);
         return {};
     }
     options.places = &drive.places;
     options.transfers_max = drive.transfers_max();
-    auto made = make_cuda_executor(options);
-    if (!made) return made.failure().text;
-    drive.use(*made->where, *made->results);
+    auto machine = make_cuda_executor(options);
+    if (!machine) return machine.failure().text;
+    drive.use(*machine->device_executor, *machine->results);
     // Runs until all experts that fit have been asked for once, and launches are recorded.
     uint32_t position = 0;
-    if (own) {
+    if (from_file) {
         const auto took = prompt_ms(drive, spread, asked.prompt);
         if (!took) return took.failure().text;
         std::printf("%-18s prompt of %u tokens: %.2f ms; %s\n", name.c_str(), asked.prompt, *took,
                     spread.text().c_str());
         position = asked.prompt;
     }
-    const uint32_t warm = asked.warm ? asked.warm : asked.cached || own ? 32 : 1200;
+    const uint32_t warm = asked.warm ? asked.warm : asked.cached || from_file ? 32 : 1200;
     if (asked.position > warm) position = asked.position - warm;
     if (const status done = decode(drive, position, warm); !done) return done.failure().text;
     drive.hits = drive.misses = drive.on_cpu = drive.evicted = 0;
     spread.forget();
-    const busy_ns before = made->where->busy();
+    const busy_ns old_busy = machine->device_executor->busy();
     const auto begun = std::chrono::steady_clock::now();
     if (const status done = decode(drive, position, asked.tokens); !done)
         return done.failure().text;
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begun;
-    busy_ns busy = made->where->busy();
-    busy.gpu -= before.gpu, busy.h2d -= before.h2d, busy.cpu -= before.cpu;
-    busy.stall -= before.stall;
+    busy_ns busy = machine->device_executor->busy();
+    busy.gpu -= old_busy.gpu, busy.h2d -= old_busy.h2d, busy.cpu -= old_busy.cpu;
+    busy.stall -= old_busy.stall;
     const std::string refused = refusal(asked, drive, spread);
     if (refused.empty() && !asked.profiled)
-        print_result(name, of, asked, drive, spread, rates, taken.count(), busy);
+        print_result(name, source_model, asked, drive, spread, rates, taken.count(), busy);
     return refused;
 }
 
@@ -206,8 +208,9 @@ std::string run_shape(const shape &of_shape, const request &asked, const device_
     if (!config) return config.failure().text;
     // With few distinct experts host memory need not hold the model. The GPU's slots have full
     // size.
-    auto made = random_model(*config, {.seed = 1, .distinct_experts = 1});
-    return made ? run(of_shape.name, **made, asked, rates) : made.failure().text;
+    auto shape_model = random_model(*config, {.seed = 1, .distinct_experts = 1});
+    return shape_model ? run(of_shape.name, **shape_model, asked, rates)
+                       : shape_model.failure().text;
 }
 
 std::string run_file(const request &asked, const device_rates &rates) {
@@ -229,7 +232,7 @@ int main(int count, char **arguments) {
         if (name == "--cached") asked.cached = static_cast<uint32_t>(std::stoul(value));
         if (name == "--cpu") asked.cpu_share = std::stod(value);
         if (name == "--profiled") asked.profiled = value != "0";
-        if (name == "--drawn") asked.drawn = value != "0";
+        if (name == "--drawn") asked.random_routing = value != "0";
         if (name == "--warm") asked.warm = static_cast<uint32_t>(std::stoul(value));
         if (name == "--position") asked.position = static_cast<uint32_t>(std::stoul(value));
     }
@@ -244,11 +247,12 @@ int main(int count, char **arguments) {
                     rates.value().name.c_str(), rates.value().memory_bytes_per_s / 1e12,
                     rates.value().h2d_bytes_per_s / 1e9);
     bool good = true;
-    for (const shape &one : shapes) {
+    for (const shape &candidate : shapes) {
         if (!asked.file.empty()) break;
-        if (asked.shape.empty() ? &one == &shapes[0] : asked.shape != one.name) continue;
-        const std::string text = run_shape(one, asked, rates.value());
-        if (!text.empty()) std::printf("%s: %s\n", one.name, text.c_str());
+        if (asked.shape.empty() ? &candidate == &shapes[0] : asked.shape != candidate.name)
+            continue;
+        const std::string text = run_shape(candidate, asked, rates.value());
+        if (!text.empty()) std::printf("%s: %s\n", candidate.name, text.c_str());
         good = good && text.empty();
     }
     if (!asked.file.empty()) {

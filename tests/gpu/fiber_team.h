@@ -23,9 +23,9 @@ public:
     // State that the threads of a block share.
     struct block {
         test::fiber_block fibers;
-        std::vector<float> memory, sums;  // shared
-        std::vector<float *> values;      // of the threads that come together
-        std::vector<const void *> told;   // where the host was told something, in order
+        std::vector<float> memory, sums;           // shared
+        std::vector<float *> values;               // of the threads that come together
+        std::vector<const void *> told_addresses;  // where the host was told something, in order
         block(uint32_t threads, uint32_t shared_bytes, uint32_t order)
             : fibers(threads, order),
               memory(shared_bytes / sizeof(float) + 64),
@@ -36,9 +36,9 @@ public:
             std::memset(sums.data(), 0xff, sums.size() * sizeof(float));
         }
     };
-    fiber_team(block &of, uint32_t thread) : of_(of), thread_(thread) {
-        void *aligned = of.memory.data();
-        size_t room = of.memory.size() * sizeof(float);
+    fiber_team(block &thread_block, uint32_t thread) : block_(thread_block), thread_(thread) {
+        void *aligned = thread_block.memory.data();
+        size_t room = thread_block.memory.size() * sizeof(float);
         shared = static_cast<std::byte *>(std::align(128, room - 128, aligned, room));
     }
 
@@ -74,61 +74,62 @@ public:
     void first_lane(uint32_t, Body &&body) {
         if (thread_ % lanes == 0) body(thread_);
     }
-    void barrier() { of_.fibers.barrier(); }
+    void barrier() { block_.fibers.barrier(); }
     template <class Value>
-    void tell(Value *to, Value value) {
-        *to = value;
-        of_.told.push_back(to);
+    void tell(Value *target, Value value) {
+        *target = value;
+        block_.told_addresses.push_back(target);
     }
     void fence() {}
-    void copy16(std::byte *to, const std::byte *from, uint32_t count) {
-        std::memset(to, 0, 16);
-        std::memcpy(to, from, count);
+    void copy16(std::byte *target, const std::byte *source, uint32_t count) {
+        std::memset(target, 0, 16);
+        std::memcpy(target, source, count);
     }
     void copied(uint32_t) {
-        of_.fibers.warp([](uint32_t) {});
+        block_.fibers.warp([](uint32_t) {});
     }
 
-    template <class Of>
-    void warp_sum(uint32_t, Of &&of) {
-        butterfly(of(thread_), [](float a, float b) { return a + b; });
+    template <class ValueOf>
+    void warp_sum(uint32_t, ValueOf &&value_of) {
+        butterfly(value_of(thread_), [](float a, float b) { return a + b; });
     }
-    template <class Of>
-    void warp_most(uint32_t, Of &&of) {
-        butterfly(of(thread_), [](float a, float b) { return larger(a, b); });
+    template <class ValueOf>
+    void warp_most(uint32_t, ValueOf &&value_of) {
+        butterfly(value_of(thread_), [](float a, float b) { return larger(a, b); });
     }
-    template <class Of>
-    float block_sum(Of &&of) {
-        warp_sum(0, of);
+    template <class ValueOf>
+    float block_sum(ValueOf &&value_of) {
+        warp_sum(0, value_of);
         barrier();
-        if (thread_ % lanes == 0) of_.sums[thread_ / lanes] = of(thread_);
+        if (thread_ % lanes == 0) block_.sums[thread_ / lanes] = value_of(thread_);
         barrier();
         float total = 0;
-        for (const float one : of_.sums) total += one;
+        for (const float warp_sum : block_.sums) total += warp_sum;
         return total;
     }
 
     using tile = std::array<float, 256 / lanes>;
-    void tile_load(tile &to, const float *from, uint32_t stride) {
-        for_own([&](uint32_t j, uint32_t row, uint32_t column) {
-            to[j] = from[row * stride + column];
+    void tile_load(tile &target, const float *source, uint32_t stride) {
+        for_lane_values([&](uint32_t j, uint32_t row, uint32_t column) {
+            target[j] = source[row * stride + column];
         });
     }
-    void tile_store(const tile &from, float *to, uint32_t stride) {
-        for_own([&](uint32_t j, uint32_t row, uint32_t column) {
-            to[row * stride + column] = from[j];
+    void tile_store(const tile &source, float *target, uint32_t stride) {
+        for_lane_values([&](uint32_t j, uint32_t row, uint32_t column) {
+            target[row * stride + column] = source[j];
         });
     }
     // Columns of 16 rows, or of 16 tokens, with each lane's values at the time of its read.
     struct rows_tile : std::array<float, 256> {};
     struct tokens_tile : std::array<float, 256> {};
     template <class Tile, class Place>
-    void tile_load(Tile &to, const uint16_t *from, uint32_t line, uint32_t column, Place &&place) {
+    void tile_load(Tile &target, const uint16_t *source, uint32_t line, uint32_t column,
+                   Place &&place) {
         for (uint32_t i = 0; i < 256; ++i)
-            to[i] = float_of_bf16(from[place(line + i / 16, column + i % 16)]);
+            target[i] = float_of_bf16(source[place(line + i / 16, column + i % 16)]);
     }
     void tile_multiply(tile &sums, const rows_tile &rows, const tokens_tile &tokens) {
-        for_own([&](uint32_t j, uint32_t row, uint32_t column) {
+        for_lane_values([&](uint32_t j, uint32_t row, uint32_t column) {
             for (uint32_t k = 0; k < 16; ++k)
                 sums[j] += rows[row * 16 + k] * tokens[column * 16 + k];
         });
@@ -136,28 +137,28 @@ public:
 
 private:
     template <class Body>
-    void for_own(Body &&body) const {
-        constexpr uint32_t own = 256 / lanes;
-        for (uint32_t j = 0; j < own; ++j) {
-            const uint32_t at = thread_ % lanes * own + j;
-            body(j, at / 16, at % 16);
+    void for_lane_values(Body &&body) const {
+        constexpr uint32_t lane_values = 256 / lanes;
+        for (uint32_t j = 0; j < lane_values; ++j) {
+            const uint32_t index = thread_ % lanes * lane_values + j;
+            body(j, index / 16, index % 16);
         }
     }
     template <class Join>
     void butterfly(float &value, Join &&join) {
-        of_.values[thread_] = &value;
-        of_.fibers.warp([&](uint32_t first) {
+        block_.values[thread_] = &value;
+        block_.fibers.warp([&](uint32_t first) {
             for (uint32_t bit = lanes / 2; bit != 0; bit /= 2) {
-                std::array<float, lanes> before;
+                std::array<float, lanes> old_values;
                 for (uint32_t lane = 0; lane < lanes; ++lane)
-                    before[lane] = *of_.values[first + lane];
+                    old_values[lane] = *block_.values[first + lane];
                 for (uint32_t lane = 0; lane < lanes; ++lane)
-                    *of_.values[first + lane] = join(before[lane], before[lane ^ bit]);
+                    *block_.values[first + lane] = join(old_values[lane], old_values[lane ^ bit]);
             }
         });
     }
 
-    block &of_;
+    block &block_;
     uint32_t thread_;
 };
 
@@ -169,21 +170,21 @@ public:
     template <class Kernel>
     void launch(const Kernel &kernel, uint32_t x, uint32_t y, uint32_t z, uint32_t shared_bytes) {
         fiber_team::block block(Kernel::threads, shared_bytes, order_);
-        for (uint32_t at = 0; at < x * y * z && off.empty(); ++at) {
+        for (uint32_t block_index = 0; block_index < x * y * z && failure.empty(); ++block_index) {
             block.poison();
-            off = block.fibers.run([&](uint32_t thread) {
+            failure = block.fibers.run([&](uint32_t thread) {
                 fiber_team team(block, thread);
-                team.block_x = at % x;
-                team.block_y = at / x % y;
-                team.block_z = at / x / y;
+                team.block_x = block_index % x;
+                team.block_y = block_index / x % y;
+                team.block_z = block_index / x / y;
                 kernel(team);
             });
         }
-        told = block.told;
+        told_addresses = block.told_addresses;
     }
 
-    std::string off;                 // why a block did not come to its end
-    std::vector<const void *> told;  // by the last launch
+    std::string failure;                       // why a block did not come to its end
+    std::vector<const void *> told_addresses;  // by the last launch
 
 private:
     uint32_t order_;

@@ -18,12 +18,12 @@ thread_local fiber_block *beginning = nullptr;
 }  // namespace
 
 struct fiber_block::context {
-    ucontext_t at;
+    ucontext_t saved;
 };
 struct fiber_block::fiber {
-    ucontext_t at;
+    ucontext_t saved;
     std::unique_ptr<std::byte[]> stack{new std::byte[stack_bytes]};
-    state in = state::ended;
+    state current_state = state::ended;
 };
 
 fiber_block::fiber_block(uint32_t threads, uint32_t order)
@@ -39,22 +39,22 @@ fiber_block::fiber_block(uint32_t threads, uint32_t order)
 fiber_block::~fiber_block() = default;
 
 void fiber_block::enter() {
-    fiber_block &own = *beginning;
-    const uint32_t thread = own.running_;
-    (*own.body_)(thread);
-    own.wait(state::ended);
+    fiber_block &block = *beginning;
+    const uint32_t thread = block.running_;
+    (*block.body_)(thread);
+    block.wait(state::ended);
 }
 
 std::string fiber_block::run(const std::function<void(uint32_t)> &body) {
     body_ = &body;
     beginning = this;
-    for (const auto &one : fibers_) {
-        getcontext(&one->at);
-        one->at.uc_stack.ss_sp = one->stack.get();
-        one->at.uc_stack.ss_size = stack_bytes;
-        one->at.uc_link = nullptr;
-        makecontext(&one->at, &fiber_block::enter, 0);
-        one->in = state::ready;
+    for (const auto &fiber : fibers_) {
+        getcontext(&fiber->saved);
+        fiber->saved.uc_stack.ss_sp = fiber->stack.get();
+        fiber->saved.uc_stack.ss_size = stack_bytes;
+        fiber->saved.uc_link = nullptr;
+        makecontext(&fiber->saved, &fiber_block::enter, 0);
+        fiber->current_state = state::ready;
     }
     for (;;) {
         if (order_ > 1)
@@ -65,45 +65,46 @@ std::string fiber_block::run(const std::function<void(uint32_t)> &body) {
         bool ran = false;
         for (const uint32_t thread : sequence_) ran = resume(thread) || ran;
         if (ran) continue;
-        const auto all = [&](state in) {
-            return std::ranges::all_of(fibers_, [&](const auto &one) { return one->in == in; });
+        const auto all_are = [&](state wanted) {
+            return std::ranges::all_of(
+                fibers_, [&](const auto &fiber) { return fiber->current_state == wanted; });
         };
-        if (all(state::ended)) return "";
-        if (!all(state::at_barrier)) return stuck();
-        for (const auto &one : fibers_) one->in = state::ready;
+        if (all_are(state::ended)) return "";
+        if (!all_are(state::at_barrier)) return describe_stall();
+        for (const auto &fiber : fibers_) fiber->current_state = state::ready;
     }
 }
 
 bool fiber_block::resume(uint32_t thread) {
-    fiber &one = *fibers_[thread];
-    if (one.in != state::ready) return false;
+    fiber &resumed = *fibers_[thread];
+    if (resumed.current_state != state::ready) return false;
     running_ = thread;
-    swapcontext(&scheduler_->at, &one.at);
+    swapcontext(&scheduler_->saved, &resumed.saved);
     return true;
 }
 
-void fiber_block::wait(state in) {
-    fiber &one = *fibers_[running_];
-    one.in = in;
-    swapcontext(&one.at, &scheduler_->at);
+void fiber_block::wait(state new_state) {
+    fiber &waiting = *fibers_[running_];
+    waiting.current_state = new_state;
+    swapcontext(&waiting.saved, &scheduler_->saved);
 }
 
 void fiber_block::barrier() { wait(state::at_barrier); }
 
 void fiber_block::warp(const std::function<void(uint32_t)> &join) {
-    const uint32_t own = running_, first = own / lanes * lanes;
+    const uint32_t thread = running_, first = thread / lanes * lanes;
     bool last = true;
     for (uint32_t i = first; i < first + lanes; ++i)
-        last = last && (i == own || fibers_[i]->in == state::at_warp);
+        last = last && (i == thread || fibers_[i]->current_state == state::at_warp);
     if (!last) return wait(state::at_warp);
     join(first);
-    for (uint32_t i = first; i < first + lanes; ++i) fibers_[i]->in = state::ready;
+    for (uint32_t i = first; i < first + lanes; ++i) fibers_[i]->current_state = state::ready;
 }
 
-std::string fiber_block::stuck() const {
-    const auto count = [&](state in) {
-        return std::to_string(
-            std::ranges::count_if(fibers_, [&](const auto &one) { return one->in == in; }));
+std::string fiber_block::describe_stall() const {
+    const auto count = [&](state wanted) {
+        return std::to_string(std::ranges::count_if(
+            fibers_, [&](const auto &fiber) { return fiber->current_state == wanted; }));
     };
     return count(state::at_barrier) + " threads wait at a barrier and " + count(state::at_warp) +
            " for their warp, " + count(state::ended) + " have ended";

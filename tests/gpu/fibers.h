@@ -35,9 +35,9 @@ private:
     struct fiber;
     enum class state : uint8_t { ready, at_barrier, at_warp, ended };
     static void enter();
-    void wait(state in);
+    void wait(state new_state);
     bool resume(uint32_t thread);
-    std::string stuck() const;
+    std::string describe_stall() const;
 
     std::vector<std::unique_ptr<fiber>> fibers_;
     std::vector<uint32_t> sequence_;

@@ -30,21 +30,21 @@ bool check_directory(const std::string &directory, const request &asked) {
         std::printf("%s\n", opened.failure().text.c_str());
         return false;
     }
-    const model &of = **opened;
-    auto golden = read_golden(directory, of.config());
+    const model &golden_model = **opened;
+    auto golden = read_golden(directory, golden_model.config());
     if (!golden) {
         std::printf("%s\n", golden.failure().text.c_str());
         return false;
     }
-    const std::string name = of.directory().stem().string();
+    const std::string name = golden_model.directory().stem().string();
     bool good = true;
     gpu_executor_options options;
     options.threads = 2;
     options.patience_s = asked.patience_s;
     options.exact = asked.mode != precision::fast;
-    for (const golden_layout &run : golden_layouts(of)) {
-        const golden_outcome is =
-            run_golden(of, *golden, run.how, options, asked.mode == precision::on_cpu);
+    for (const golden_layout &run : golden_layouts(golden_model)) {
+        const golden_outcome is = run_golden(golden_model, *golden, run.drive_setup, options,
+                                             asked.mode == precision::on_cpu);
         const bool exact = asked.mode != precision::fast;
         const bool within = is.failure.empty() && is.error <= (exact ? golden_error_max : 1e-2) &&
                             (!exact || is.greedy_equal == golden->greedy.size());
@@ -62,17 +62,18 @@ int main(int count, char **arguments) {
     request asked;
     std::vector<std::string> directories;
     for (int i = 1; i < count; ++i) {
-        const std::string one = arguments[i];
-        if (one == "--cpu")
+        const std::string argument = arguments[i];
+        if (argument == "--cpu")
             asked.mode = precision::on_cpu;
-        else if (one == "--fast")
+        else if (argument == "--fast")
             asked.mode = precision::fast;
-        else if (one == "--patience" && i + 1 < count)
+        else if (argument == "--patience" && i + 1 < count)
             asked.patience_s = std::stod(arguments[++i]);
         else
-            directories.push_back(one);
+            directories.push_back(argument);
     }
     bool good = !directories.empty();
-    for (const std::string &one : directories) good = check_directory(one, asked) && good;
+    for (const std::string &directory : directories)
+        good = check_directory(directory, asked) && good;
     return good ? 0 : 1;
 }

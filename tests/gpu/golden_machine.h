@@ -18,43 +18,44 @@ namespace moorage::core {
 struct golden_machine {
     std::unique_ptr<thread_pool> pool;
     std::unique_ptr<cpu_model> compute;
-    std::unique_ptr<executor> where;
+    std::unique_ptr<executor> device_executor;
     const pass_results *results = nullptr;
 };
 
 inline result<golden_machine> make_golden_machine(const gpu_executor_options &options,
                                                   bool on_cpu) {
-    golden_machine out;
+    golden_machine machine;
     if (!on_cpu) {
-        auto made = make_cuda_executor(options);
-        if (!made) return made.failure();
-        out.where = std::move(made->where);
-        out.results = made->results;
-        return {std::move(out)};
+        auto gpu = make_cuda_executor(options);
+        if (!gpu) return gpu.failure();
+        machine.device_executor = std::move(gpu->device_executor);
+        machine.results = gpu->results;
+        return {std::move(machine)};
     }
-    out.pool = std::make_unique<thread_pool>(options.threads);
-    auto compute = cpu_model::create(*options.of, *out.pool, options.limits);
+    machine.pool = std::make_unique<thread_pool>(options.threads);
+    auto compute = cpu_model::create(*options.source_model, *machine.pool, options.limits);
     if (!compute) return compute.failure();
-    out.compute = std::move(*compute);
-    out.results = out.compute.get();
-    auto where = cpu_executor::create(
-        {options.of, out.compute.get(), options.places.each.front(), options.transfers_max, false});
-    if (!where) return where.failure();
-    out.where = std::move(*where);
-    return {std::move(out)};
+    machine.compute = std::move(*compute);
+    machine.results = machine.compute.get();
+    auto cpu = cpu_executor::create({options.source_model, machine.compute.get(),
+                                     options.places.arenas.front(), options.transfers_max, false});
+    if (!cpu) return cpu.failure();
+    machine.device_executor = std::move(*cpu);
+    return {std::move(machine)};
 }
 
 // Layouts of a golden model on the machine: everything resident, few slots, split, with the CPU's
 // help, and with predictions.
 struct golden_layout {
     const char *name;
-    drive_options how;
+    drive_options drive_setup;
 };
-inline std::array<golden_layout, 5> golden_layouts(const model &of) {
-    const uint32_t experts = of.config().experts;
-    const auto pages = static_cast<uint32_t>(of.config().moe_layers().size()) * experts;
-    const bool can_split = top_rows(of.config().moe_intermediate, 0.5, of.config().part_unit) <
-                           of.config().moe_intermediate;
+inline std::array<golden_layout, 5> golden_layouts(const model &golden_model) {
+    const uint32_t experts = golden_model.config().experts;
+    const auto pages = static_cast<uint32_t>(golden_model.config().moe_layers().size()) * experts;
+    const bool can_split =
+        top_rows(golden_model.config().moe_intermediate, 0.5, golden_model.config().part_unit) <
+        golden_model.config().moe_intermediate;
     return {{{"resident", {pages, 1, 0, false, 1}},
              {"half the experts of a layer", {experts / 2 + 1, 1, 0, false, 2}},
              {"split", {experts, can_split ? 0.5 : 1, 0, false, 3}},
@@ -69,19 +70,19 @@ struct golden_outcome {
 };
 
 // options: it uses threads, patience and precision.
-inline golden_outcome run_golden(const model &of, const golden_data &golden,
-                                 const drive_options &how, gpu_executor_options options,
+inline golden_outcome run_golden(const model &golden_model, const golden_data &golden,
+                                 const drive_options &drive_setup, gpu_executor_options options,
                                  bool on_cpu) {
-    executor_drive drive(of, how);
-    options.of = &of;
+    executor_drive drive(golden_model, drive_setup);
+    options.source_model = &golden_model;
     options.places = &drive.places;
     options.limits = golden_limits(golden);
-    options.limits.predict = how.predict;
+    options.limits.predict = drive_setup.predict;
     options.transfers_max = drive.transfers_max();
-    auto made = make_golden_machine(options, on_cpu);
-    if (!made) return {0, 0, made.failure().text};
-    drive.use(*made->where, *made->results);
-    const auto report = check_golden(golden, drive, *made->results, of.config().rope);
+    auto machine = make_golden_machine(options, on_cpu);
+    if (!machine) return {0, 0, machine.failure().text};
+    drive.use(*machine->device_executor, *machine->results);
+    const auto report = check_golden(golden, drive, *machine->results, golden_model.config().rope);
     if (!report) return {0, 0, report.failure().text};
     return {report->logits_error, report->greedy_equal, ""};
 }

@@ -21,53 +21,57 @@ struct attention_case {
 
 // One (token, head) by its definition, in double.
 template <class Cache>
-void attend_slowly(const attention_case &of, const float *query, const std::vector<Cache> &keys,
-                   const std::vector<Cache> &values, uint64_t stream_first, uint32_t position,
-                   uint32_t kv_head, double scale, const float *sink, double *out) {
-    const uint64_t key_stride = uint64_t{of.kv_heads} * of.head_dim;
-    const uint64_t value_stride =
-        of.values_in_keys() ? key_stride : uint64_t{of.kv_heads} * of.value_dim;
-    const std::vector<Cache> &from = of.values_in_keys() ? keys : values;
-    const uint32_t begin = of.window && position + 1 > of.window ? position + 1 - of.window : 0;
+void attend_reference(const attention_case &test_case, const float *query,
+                      const std::vector<Cache> &keys, const std::vector<Cache> &values,
+                      uint64_t stream_first, uint32_t position, uint32_t kv_head, double scale,
+                      const float *sink, double *output) {
+    const uint64_t key_stride = uint64_t{test_case.kv_heads} * test_case.head_dim;
+    const uint64_t value_stride = test_case.values_in_keys()
+                                      ? key_stride
+                                      : uint64_t{test_case.kv_heads} * test_case.value_dim;
+    const std::vector<Cache> &value_source = test_case.values_in_keys() ? keys : values;
+    const uint32_t begin =
+        test_case.window && position + 1 > test_case.window ? position + 1 - test_case.window : 0;
     std::vector<double> scores;
     for (uint32_t p = begin; p <= position; ++p) {
         double sum = 0;
-        for (uint32_t d = 0; d < of.head_dim; ++d)
-            sum +=
-                query[d] * cached<Cache>::at(
-                               &keys[(stream_first + p) * key_stride + kv_head * of.head_dim + d]);
+        for (uint32_t d = 0; d < test_case.head_dim; ++d)
+            sum += query[d] *
+                   cached<Cache>::to_float(
+                       &keys[(stream_first + p) * key_stride + kv_head * test_case.head_dim + d]);
         scores.push_back(sum * scale);
     }
-    double top = sink ? *sink : -INFINITY, all = 0;
-    for (const double one : scores) top = std::max(top, one);
-    for (const double one : scores) all += std::exp(one - top);
-    if (sink) all += std::exp(*sink - top);
-    std::fill(out, out + of.value_dim, 0.0);
+    double top = sink ? *sink : -INFINITY, total = 0;
+    for (const double score : scores) top = std::max(top, score);
+    for (const double score : scores) total += std::exp(score - top);
+    if (sink) total += std::exp(*sink - top);
+    std::fill(output, output + test_case.value_dim, 0.0);
     for (uint32_t p = begin; p <= position; ++p)
-        for (uint32_t v = 0; v < of.value_dim; ++v)
-            out[v] += std::exp(scores[p - begin] - top) / all *
-                      cached<Cache>::at(
-                          &from[(stream_first + p) * value_stride + kv_head * of.value_dim + v]);
+        for (uint32_t v = 0; v < test_case.value_dim; ++v)
+            output[v] += std::exp(scores[p - begin] - top) / total *
+                         cached<Cache>::to_float(&value_source[(stream_first + p) * value_stride +
+                                                               kv_head * test_case.value_dim + v]);
 }
 
 template <class Cache, uint32_t rows_max, uint32_t vectors, class Bench>
-void check_attention(Bench &bench, const attention_case &of) {
+void check_attention(Bench &bench, const attention_case &test_case) {
     const uint32_t context = 160, stream_count = 2;
     attend_shape shape{};
-    shape.heads = of.heads, shape.kv_heads = of.kv_heads;
-    shape.head_dim = of.head_dim, shape.value_dim = of.value_dim;
-    shape.key_stride = of.kv_heads * of.head_dim;
-    shape.value_stride = of.kv_heads * of.value_dim;
-    shape.context = context, shape.window = of.window, shape.splits = of.splits;
+    shape.heads = test_case.heads, shape.kv_heads = test_case.kv_heads;
+    shape.head_dim = test_case.head_dim, shape.value_dim = test_case.value_dim;
+    shape.key_stride = test_case.kv_heads * test_case.head_dim;
+    shape.value_stride = test_case.kv_heads * test_case.value_dim;
+    shape.context = context, shape.window = test_case.window, shape.splits = test_case.splits;
     shape.heads_at_once = std::min(shape.group(), rows_max);
-    shape.scale = 0.3f, shape.values_in_keys = of.values_in_keys();
+    shape.scale = 0.3f, shape.values_in_keys = test_case.values_in_keys();
     std::vector<Cache> keys(uint64_t{stream_count} * context * shape.key_stride);
     std::vector<Cache> values(uint64_t{stream_count} * context * shape.value_stride);
-    for (Cache &one : keys) one = cached<Cache>::of(static_cast<float>(bench.uniform(-1, 1)));
-    for (Cache &one : values) one = cached<Cache>::of(static_cast<float>(bench.uniform(-1, 1)));
+    for (std::vector<Cache> *cache : {&keys, &values})
+        for (Cache &value : *cache)
+            value = cached<Cache>::from_float(static_cast<float>(bench.uniform(-1, 1)));
     std::vector<uint32_t> streams, positions;
     std::vector<attend_tile> tiles;
-    for (const auto &[stream, first, count] : of.tiles) {
+    for (const auto &[stream, first, count] : test_case.tiles) {
         tiles.push_back({static_cast<uint32_t>(streams.size()), count});
         for (uint32_t i = 0; i < count; ++i) {
             streams.push_back(stream);
@@ -75,36 +79,39 @@ void check_attention(Bench &bench, const attention_case &of) {
         }
     }
     const auto tokens = static_cast<uint32_t>(streams.size());
-    const std::vector<float> query = bench.floats(tokens * of.heads * of.head_dim);
-    const std::vector<float> sinks = bench.floats(of.heads, 2);
+    const std::vector<float> query = bench.floats(tokens * test_case.heads * test_case.head_dim);
+    const std::vector<float> sinks = bench.floats(test_case.heads, 2);
     attend_kernel<Cache, rows_max, vectors> kernel{};
     kernel.shape = shape;
     kernel.tiles = bench.put(tiles);
     kernel.streams = bench.put(streams), kernel.positions = bench.put(positions);
     kernel.query = bench.put(query);
     kernel.keys = bench.put(keys), kernel.values = bench.put(values);
-    kernel.sinks = of.sinks ? bench.put(sinks) : nullptr;
-    const uint64_t count = uint64_t{tokens} * of.heads * of.value_dim;
+    kernel.sinks = test_case.sinks ? bench.put(sinks) : nullptr;
+    const uint64_t count = uint64_t{tokens} * test_case.heads * test_case.value_dim;
     kernel.output = bench.template poisoned<float>(count);
-    kernel.partial = bench.template poisoned<float>(tokens * of.heads * of.splits * 2);
-    kernel.partial_values = bench.template poisoned<float>(count * of.splits);
+    kernel.partial =
+        bench.template poisoned<float>(tokens * test_case.heads * test_case.splits * 2);
+    kernel.partial_values = bench.template poisoned<float>(count * test_case.splits);
     bench.device().launch(kernel, static_cast<uint32_t>(tiles.size()),
-                          of.kv_heads * shape.head_blocks(), of.splits,
+                          test_case.kv_heads * shape.head_blocks(), test_case.splits,
                           kernel.shared_bytes_of(shape));
-    if (of.splits > 1)
-        bench.device().launch(merge_kernel{of.heads, of.value_dim, of.splits, kernel.sinks,
-                                           kernel.partial, kernel.partial_values, kernel.output},
-                              of.heads, tokens, merge_kernel::blocks_of(of.value_dim),
-                              merge_kernel::shared_bytes_of(of.splits));
+    if (test_case.splits > 1)
+        bench.device().launch(
+            merge_kernel{test_case.heads, test_case.value_dim, test_case.splits, kernel.sinks,
+                         kernel.partial, kernel.partial_values, kernel.output},
+            test_case.heads, tokens, merge_kernel::blocks_of(test_case.value_dim),
+            merge_kernel::shared_bytes_of(test_case.splits));
     std::vector<double> expected(count);
     for (uint32_t t = 0; t < tokens; ++t)
-        for (uint32_t h = 0; h < of.heads; ++h) {
-            const uint64_t at = uint64_t{t} * of.heads + h;
-            attend_slowly(of, &query[at * of.head_dim], keys, values,
-                          uint64_t{streams[t]} * context, positions[t], h / shape.group(), 0.3f,
-                          of.sinks ? &sinks[h] : nullptr, &expected[at * of.value_dim]);
+        for (uint32_t h = 0; h < test_case.heads; ++h) {
+            const uint64_t query_index = uint64_t{t} * test_case.heads + h;
+            attend_reference(test_case, &query[query_index * test_case.head_dim], keys, values,
+                             uint64_t{streams[t]} * context, positions[t], h / shape.group(), 0.3f,
+                             test_case.sinks ? &sinks[h] : nullptr,
+                             &expected[query_index * test_case.value_dim]);
         }
-    bench.expect("attention " + of.name + (sizeof(Cache) == 2 ? " half" : " float"),
+    bench.expect("attention " + test_case.name + (sizeof(Cache) == 2 ? " half" : " float"),
                  bench.get(kernel.output, count), expected, 1e-5);
 }
 
@@ -115,22 +122,23 @@ struct head_reference {
     uint32_t dim, pairs;
     const std::vector<float> &cosines, &sines;
 
-    std::vector<double> turned(const float *from, const std::vector<float> &by, uint32_t t) const {
+    std::vector<double> rotate_head(const float *source, const std::vector<float> &weights,
+                                    uint32_t t) const {
         double squares = 0;
-        for (uint32_t c = 0; c < dim; ++c) squares += double{from[c]} * from[c];
+        for (uint32_t c = 0; c < dim; ++c) squares += double{source[c]} * source[c];
         const double factor = norm ? 1 / std::sqrt(squares / dim + 1e-5) : 1;
-        std::vector<double> out(dim);
+        std::vector<double> result(dim);
         for (uint32_t c = 0; c < dim; ++c) {
-            out[c] = from[c] * factor * (norm ? by[c] : 1.0f);
-            if (clip > 0) out[c] = std::clamp<double>(out[c], -clip, clip);
+            result[c] = source[c] * factor * (norm ? weights[c] : 1.0f);
+            if (clip > 0) result[c] = std::clamp<double>(result[c], -clip, clip);
         }
         for (uint32_t i = 0; i < pairs; ++i) {
             const uint32_t a = interleaved ? 2 * i : i, b = interleaved ? a + 1 : i + pairs;
-            const double x = out[a], y = out[b];
-            out[a] = x * cosines[t * pairs + i] - y * sines[t * pairs + i];
-            out[b] = y * cosines[t * pairs + i] + x * sines[t * pairs + i];
+            const double x = result[a], y = result[b];
+            result[a] = x * cosines[t * pairs + i] - y * sines[t * pairs + i];
+            result[b] = y * cosines[t * pairs + i] + x * sines[t * pairs + i];
         }
-        return out;
+        return result;
     }
 };
 
@@ -169,25 +177,25 @@ void check_heads(Bench &bench, bool interleaved, bool norm, float clip) {
     std::vector<double> expected, expected_kept;
     for (uint32_t t = 0; t < tokens; ++t) {
         for (uint32_t h = 0; h < heads; ++h)
-            for (const double one : plain.turned(&query[(t * heads + h) * dim], norms[0], t))
-                expected.push_back(one);
+            for (const double entry : plain.rotate_head(&query[(t * heads + h) * dim], norms[0], t))
+                expected.push_back(entry);
         for (uint32_t h = 0; h < kv_heads; ++h) {
-            const std::vector<double> own =
-                plain.turned(&key[(t * kv_heads + h) * dim], norms[1], t);
+            const std::vector<double> turned_key =
+                plain.rotate_head(&key[(t * kv_heads + h) * dim], norms[1], t);
             for (uint32_t c = 0; c < dim; ++c) {
-                const uint32_t at =
+                const uint32_t index =
                     ((streams[t] * context + positions[t]) * kv_heads + h) * dim + c;
-                kept.push_back(cached<Cache>::at(&keys[at]));
-                expected_kept.push_back(own[c]);
-                kept.push_back(cached<Cache>::at(&values[at]));
+                kept.push_back(cached<Cache>::to_float(&keys[index]));
+                expected_kept.push_back(turned_key[c]);
+                kept.push_back(cached<Cache>::to_float(&values[index]));
                 const double whole = value[(t * kv_heads + h) * dim + c];
                 expected_kept.push_back(clip > 0 ? std::clamp<double>(whole, -clip, clip) : whole);
             }
         }
     }
-    const std::string how = std::string(interleaved ? " interleaved" : "") + (norm ? " norm" : "");
-    bench.expect("query heads" + how, queries, expected, 1e-6);
-    bench.expect("keys and values" + how, kept, expected_kept, sizeof(Cache) == 2 ? 1e-3 : 1e-6);
+    const std::string kind = std::string(interleaved ? " interleaved" : "") + (norm ? " norm" : "");
+    bench.expect("query heads" + kind, queries, expected, 1e-6);
+    bench.expect("keys and values" + kind, kept, expected_kept, sizeof(Cache) == 2 ? 1e-3 : 1e-6);
 }
 
 // Latent attention: the compressed vector goes into its cache, queries into its space.
@@ -203,23 +211,23 @@ void check_latent(Bench &bench, uint32_t rank) {
                              pairs,
                              true};
     const uint32_t width = rank + 2 * pairs;
-    const std::vector<float> from = bench.floats(width), norm = bench.floats(rank);
+    const std::vector<float> input = bench.floats(width), norm = bench.floats(rank);
     float *cache = bench.template poisoned<float>(2 * context * width);
-    bench.device().launch(
-        latent_kernel<float>{tokens, bench.put(from), bench.put(norm), 1e-6f, rank, context, cache},
-        1, 1, 1, 0);
+    bench.device().launch(latent_kernel<float>{tokens, bench.put(input), bench.put(norm), 1e-6f,
+                                               rank, context, cache},
+                          1, 1, 1, 0);
     double squares = 0;
-    for (uint32_t c = 0; c < rank; ++c) squares += double{from[c]} * from[c];
+    for (uint32_t c = 0; c < rank; ++c) squares += double{input[c]} * input[c];
     std::vector<double> expected;
     for (uint32_t c = 0; c < rank; ++c)
-        expected.push_back(from[c] / std::sqrt(squares / rank + 1e-6) * norm[c]);
+        expected.push_back(input[c] / std::sqrt(squares / rank + 1e-6) * norm[c]);
     const auto turn = [&](const float *x) {
         for (uint32_t i = 0; i < pairs; ++i) {
             expected.push_back(double{x[2 * i]} * cosines[i] - double{x[2 * i + 1]} * sines[i]);
             expected.push_back(double{x[2 * i + 1]} * cosines[i] + double{x[2 * i]} * sines[i]);
         }
     };
-    turn(&from[rank]);
+    turn(&input[rank]);
     bench.expect("latent cache", bench.get(cache + (context + 4) * width, width), expected, 1e-6);
 
     const random_matrix kv_b = bench.make_matrix(weight_type::bf16, heads * (nope + values), rank);
@@ -231,13 +239,14 @@ void check_latent(Bench &bench, uint32_t rank) {
                           absorb_kernel<weight_type::bf16>::shared_bytes);
     expected.clear();
     for (uint32_t h = 0; h < heads; ++h) {
-        const float *own = &query[h * (nope + 2 * pairs)];
+        const float *head_query = &query[h * (nope + 2 * pairs)];
         for (uint32_t c = 0; c < rank; ++c) {
             double sum = 0;
-            for (uint32_t d = 0; d < nope; ++d) sum += own[d] * kv_b.at(h * (nope + values) + d, c);
+            for (uint32_t d = 0; d < nope; ++d)
+                sum += head_query[d] * kv_b.at(h * (nope + values) + d, c);
             expected.push_back(sum);
         }
-        turn(own + nope);
+        turn(head_query + nope);
     }
     bench.expect("absorbed queries", bench.get(output, expected.size()), expected, 1e-6);
 }
@@ -278,7 +287,7 @@ void check_combine(Bench &bench, bool layer_norm, bool gate) {
             mean += sums[c] / width;
         }
         if (!layer_norm) mean = 0;
-        for (const double one : sums) squares += (one - mean) * (one - mean) / width;
+        for (const double sum : sums) squares += (sum - mean) * (sum - mean) / width;
         for (uint32_t c = 0; c < width; ++c)
             expected.push_back((sums[c] - mean) / std::sqrt(squares + 1e-5) * norm[c] +
                                (layer_norm ? bias[c] : 0.0f));
@@ -304,15 +313,18 @@ void check_words(Bench &bench) {
 template <class Bench>
 void check_tell(Bench &bench) {
     const std::vector<float> first = bench.floats(700), second = bench.floats(700);
-    const float *const from[] = {bench.put(first), bench.put(second)};
-    float *const to[] = {bench.template poisoned<float>(700), bench.template poisoned<float>(700)};
+    const float *const sources[] = {bench.put(first), bench.put(second)};
+    float *const targets[] = {bench.template poisoned<float>(700),
+                              bench.template poisoned<float>(700)};
     uint32_t *const number = bench.put(std::vector<uint32_t>{6});
     uint32_t *const word = bench.put(std::vector<uint32_t>{6});
-    bench.device().launch(tell_kernel{{{from[0], to[0]}, {from[1], nullptr}}, 700, number, word}, 1,
-                          1, 1, 0);
-    bench.device().launch(tell_kernel{{{from[0], nullptr}, {from[1], to[1]}}, 700, number, word}, 1,
-                          1, 1, 0);
-    const bool same = bench.get(to[0], 700) == first && bench.get(to[1], 700) == second;
+    bench.device().launch(
+        tell_kernel{{{sources[0], targets[0]}, {sources[1], nullptr}}, 700, number, word}, 1, 1, 1,
+        0);
+    bench.device().launch(
+        tell_kernel{{{sources[0], nullptr}, {sources[1], targets[1]}}, 700, number, word}, 1, 1, 1,
+        0);
+    const bool same = bench.get(targets[0], 700) == first && bench.get(targets[1], 700) == second;
     const bool counted = bench.get(word, 1)[0] == 8 && bench.get(number, 1)[0] == 8;
     bench.results.push_back({"scores told to the host", same && counted ? 0.0 : 1.0, 0});
 }

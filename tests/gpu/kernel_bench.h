@@ -33,8 +33,8 @@ struct random_matrix {
     }
 };
 
-// Device: a Device of forward.h; Memory: allocate(bytes), write(to, from, bytes), read(to, from,
-// bytes), finish().
+// Device: a Device of forward.h; Memory: allocate(bytes), write(target, source, bytes),
+// read(target, source, bytes), finish().
 template <class Device, class Memory>
 class kernel_bench {
 public:
@@ -51,16 +51,16 @@ public:
         return std::uniform_int_distribution<uint32_t>(0, limit - 1)(random_);
     }
     std::vector<float> floats(uint64_t count, double scale = 1) {
-        std::vector<float> out(count);
-        for (float &one : out) one = static_cast<float>(uniform(-scale, scale));
-        return out;
+        std::vector<float> values(count);
+        for (float &value : values) value = static_cast<float>(uniform(-scale, scale));
+        return values;
     }
 
     template <class Value>
     Value *put(const std::vector<Value> &values) {
-        auto *out = reinterpret_cast<Value *>(memory_.allocate(values.size() * sizeof(Value)));
-        memory_.write(out, values.data(), values.size() * sizeof(Value));
-        return out;
+        auto *target = reinterpret_cast<Value *>(memory_.allocate(values.size() * sizeof(Value)));
+        memory_.write(target, values.data(), values.size() * sizeof(Value));
+        return target;
     }
     // All bits set: NaN, so that unwritten values show.
     template <class Value>
@@ -70,38 +70,38 @@ public:
         return put(values);
     }
     template <class Value>
-    std::vector<Value> get(const Value *from, uint64_t count) {
-        std::vector<Value> out(count);
+    std::vector<Value> get(const Value *source, uint64_t count) {
+        std::vector<Value> values(count);
         memory_.finish();
-        memory_.read(out.data(), from, count * sizeof(Value));
-        return out;
+        memory_.read(values.data(), source, count * sizeof(Value));
+        return values;
     }
 
     random_matrix make_matrix(weight_type type, uint32_t rows, uint32_t columns) {
-        random_matrix out;
-        out.shape = packed_matrix(type, rows, columns, nullptr);
-        if (type == weight_type::int4_ordered) out.shape.scale_row_bytes = groups * 8;
-        out.data.resize(rows * out.shape.row_bytes);
-        out.scales.resize(scale_rows_of(out.shape) * out.shape.scale_row_bytes);
+        random_matrix weights;
+        weights.shape = packed_matrix(type, rows, columns, nullptr);
+        if (type == weight_type::int4_ordered) weights.shape.scale_row_bytes = groups * 8;
+        weights.data.resize(rows * weights.shape.row_bytes);
+        weights.scales.resize(scale_rows_of(weights.shape) * weights.shape.scale_row_bytes);
         if (in_groups(type)) {
-            fill_groups(out);
+            fill_groups(weights);
         } else {
-            for (std::byte &one : out.scales) one = static_cast<std::byte>(124 + below(6));
+            for (std::byte &scale : weights.scales) scale = static_cast<std::byte>(124 + below(6));
             for (uint32_t r = 0; r < rows; ++r)
-                for (uint32_t c = 0; c < columns; ++c) fill(out, r, c);
+                for (uint32_t c = 0; c < columns; ++c) fill(weights, r, c);
         }
-        place(out);
-        return out;
+        upload(weights);
+        return weights;
     }
     // A matrix of these bytes, with values by the definition.
     random_matrix matrix_of(weight_type type, uint32_t rows, uint32_t columns,
                             std::vector<std::byte> bytes) {
-        random_matrix out;
-        out.shape = packed_matrix(type, rows, columns, nullptr);
-        out.data = std::move(bytes);
-        define(out);
-        place(out);
-        return out;
+        random_matrix weights;
+        weights.shape = packed_matrix(type, rows, columns, nullptr);
+        weights.data = std::move(bytes);
+        decode_values(weights);
+        upload(weights);
+        return weights;
     }
 
     // Compares bit for bit; all NaNs are equal.
@@ -131,40 +131,42 @@ public:
 private:
     static constexpr uint32_t groups = 5;  // of columns in an order of their own
 
-    void place(random_matrix &of) {
-        of.shape.data = put(of.data);
-        of.shape.scales = of.scales.empty() ? nullptr : put(of.scales);
-        of.shape.group_of = of.group_of.empty() ? nullptr : put(of.group_of);
+    void upload(random_matrix &weights) {
+        weights.shape.data = put(weights.data);
+        weights.shape.scales = weights.scales.empty() ? nullptr : put(weights.scales);
+        weights.shape.group_of = weights.group_of.empty() ? nullptr : put(weights.group_of);
     }
-    void fill_groups(random_matrix &of) {
-        const matrix &shape = of.shape;
-        for (std::byte &one : of.data) one = static_cast<std::byte>(random_());
+    void fill_groups(random_matrix &weights) {
+        const matrix &shape = weights.shape;
+        for (std::byte &byte : weights.data) byte = static_cast<std::byte>(random_());
         for (uint64_t row = 0; row < shape.rows; ++row)
-            moderate_row(random_, shape.type, {&of.data[row * shape.row_bytes], shape.row_bytes});
-        std::vector<float> scales(of.scales.size() / sizeof(float));
+            moderate_row(random_, shape.type,
+                         {&weights.data[row * shape.row_bytes], shape.row_bytes});
+        std::vector<float> scales(weights.scales.size() / sizeof(float));
         moderate_scales_apart(random_, shape.type, scales);
-        if (!scales.empty()) std::memcpy(of.scales.data(), scales.data(), of.scales.size());
+        if (!scales.empty())
+            std::memcpy(weights.scales.data(), scales.data(), weights.scales.size());
         if (shape.type == weight_type::int4_ordered)
-            for (uint32_t i = 0; i < shape.columns; ++i) of.group_of.push_back(below(groups));
-        define(of);
+            for (uint32_t i = 0; i < shape.columns; ++i) weights.group_of.push_back(below(groups));
+        decode_values(weights);
     }
-    static void define(random_matrix &of) {
-        matrix here = of.shape;
-        here.data = of.data.data();
-        here.scales = of.scales.empty() ? nullptr : of.scales.data();
-        here.group_of = of.group_of.data();
-        for (uint32_t row = 0; row < here.rows; ++row)
-            for (uint32_t column = 0; column < here.columns; ++column)
-                of.values.push_back(weight_at(here, row, column));
+    static void decode_values(random_matrix &weights) {
+        matrix host_matrix = weights.shape;
+        host_matrix.data = weights.data.data();
+        host_matrix.scales = weights.scales.empty() ? nullptr : weights.scales.data();
+        host_matrix.group_of = weights.group_of.data();
+        for (uint32_t row = 0; row < host_matrix.rows; ++row)
+            for (uint32_t column = 0; column < host_matrix.columns; ++column)
+                weights.values.push_back(weight_at(host_matrix, row, column));
     }
-    void fill(random_matrix &of, uint32_t row, uint32_t column) {
+    void fill(random_matrix &weights, uint32_t row, uint32_t column) {
         const auto value = static_cast<float>(uniform(-1, 1));
-        std::byte *at = of.data.data() + row * of.shape.row_bytes;
+        std::byte *row_data = weights.data.data() + row * weights.shape.row_bytes;
         double kept = 0;
         const auto store = [&](auto bits) {
-            std::memcpy(at + column * sizeof(bits), &bits, sizeof(bits));
+            std::memcpy(row_data + column * sizeof(bits), &bits, sizeof(bits));
         };
-        switch (of.shape.type) {
+        switch (weights.shape.type) {
             case weight_type::f32:
                 store(value);
                 kept = value;
@@ -182,16 +184,16 @@ private:
             case weight_type::mxfp4: {
                 static constexpr double magnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
                 const uint32_t code = below(16);
-                at[column / 2] |= static_cast<std::byte>(code << column % 2 * 4);
-                const auto scale =
-                    std::to_integer<int>(of.scales[row * of.shape.scale_row_bytes + column / 32]);
+                row_data[column / 2] |= static_cast<std::byte>(code << column % 2 * 4);
+                const auto scale = std::to_integer<int>(
+                    weights.scales[row * weights.shape.scale_row_bytes + column / 32]);
                 kept = std::ldexp(magnitudes[code & 7] * (code & 8 ? -1 : 1), scale - 127);
                 break;
             }
             default:  // in groups
                 break;
         }
-        of.values.push_back(kept);
+        weights.values.push_back(kept);
     }
 
     Device &device_;
@@ -206,8 +208,12 @@ public:
         blocks_.emplace_back(bytes / 16 + 1);
         return reinterpret_cast<std::byte *>(blocks_.back().data());
     }
-    void write(void *to, const void *from, uint64_t bytes) { std::memcpy(to, from, bytes); }
-    void read(void *to, const void *from, uint64_t bytes) { std::memcpy(to, from, bytes); }
+    void write(void *target, const void *source, uint64_t bytes) {
+        std::memcpy(target, source, bytes);
+    }
+    void read(void *target, const void *source, uint64_t bytes) {
+        std::memcpy(target, source, bytes);
+    }
     void finish() {}
 
 private:

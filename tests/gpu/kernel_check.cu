@@ -41,22 +41,22 @@ public:
 class gpu_memory {
 public:
     ~gpu_memory() {
-        for (std::byte *one : blocks_) (void)cudaFree(one);
+        for (std::byte *block : blocks_) (void)cudaFree(block);
     }
     std::byte *allocate(uint64_t bytes) {
-        void *out = nullptr;
+        void *block = nullptr;
         // Whole words, because weights are read in words.
         const size_t whole = (bytes / 16 + 1) * 16;
-        need(cudaMalloc(&out, whole), "cudaMalloc");
-        need(cudaMemset(out, 0, whole), "cudaMemset");
-        blocks_.push_back(static_cast<std::byte *>(out));
+        need(cudaMalloc(&block, whole), "cudaMalloc");
+        need(cudaMemset(block, 0, whole), "cudaMemset");
+        blocks_.push_back(static_cast<std::byte *>(block));
         return blocks_.back();
     }
-    void write(void *to, const void *from, uint64_t bytes) {
-        need(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "cudaMemcpy to the GPU");
+    void write(void *target, const void *source, uint64_t bytes) {
+        need(cudaMemcpy(target, source, bytes, cudaMemcpyHostToDevice), "cudaMemcpy to the GPU");
     }
-    void read(void *to, const void *from, uint64_t bytes) {
-        need(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy from the GPU");
+    void read(void *target, const void *source, uint64_t bytes) {
+        need(cudaMemcpy(target, source, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy from the GPU");
     }
     void finish() { need(cudaDeviceSynchronize(), "the kernel"); }
 
@@ -72,11 +72,11 @@ bool run(uint64_t seed, bool small, bool all_scales) {
     if (!small) check_products(bench);
     check_attentions(bench);
     bool good = true;
-    for (const case_result &one : bench.results) {
-        const bool within = one.error <= one.limit;
+    for (const case_result &entry : bench.results) {
+        const bool within = entry.error <= entry.limit;
         good = good && within;
-        std::printf("%-4s %-52s error %.2e limit %.0e\n", within ? "ok" : "OFF", one.name.c_str(),
-                    one.error, one.limit);
+        std::printf("%-4s %-52s error %.2e limit %.0e\n", within ? "ok" : "OFF", entry.name.c_str(),
+                    entry.error, entry.limit);
     }
     std::printf("%zu cases, seed %llu: %s\n", bench.results.size(),
                 static_cast<unsigned long long>(seed), good ? "all within limits" : "FAILED");

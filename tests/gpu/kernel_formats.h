@@ -13,35 +13,35 @@ template <weight_type type>
 struct widen_kernel {
     static constexpr uint32_t threads = 64;
     matrix weights;
-    reading by;
+    reading method;
     float *output;  // [rows, columns]
 
     template <class Team>
     MOORAGE_HOST_DEVICE void operator()(Team &team) const {
         using reads = reader<type>;
         const stored_row row = row_of<type>(weights, team.block_x);
-        float *out = output + static_cast<uint64_t>(team.block_x) * weights.columns;
+        float *output_row = output + static_cast<uint64_t>(team.block_x) * weights.columns;
         // Columns beyond the last whole span are read one by one. So is the whole row if it is not
         // aligned for the loads.
-        const bool reached = by == reading::odd_runs || is_aligned<type>(row);
+        const bool reached = method == reading::odd_runs || is_aligned<type>(row);
         const uint32_t spans = reached ? weights.columns / span_columns<type> : 0;
         const uint32_t whole = spans * span_columns<type>;
         team.each([&](uint32_t thread) {
-            for (uint32_t c = (by == reading::singles ? 0 : whole) + thread; c < weights.columns;
-                 c += threads)
-                out[c] = read_single<type>(row, c);
-            if (by == reading::singles) return;
+            for (uint32_t c = (method == reading::singles ? 0 : whole) + thread;
+                 c < weights.columns; c += threads)
+                output_row[c] = read_single<type>(row, c);
+            if (method == reading::singles) return;
             for (uint32_t number = thread; number < whole / unit_values<type>; number += threads) {
                 const uint32_t begin =
                     number / span_units<type> * span_columns<type> + number % span_units<type> * 4;
                 floats4 values[reads::runs];
-                if (by == reading::units) read_unit<type>(row, number, values);
+                if (method == reading::units) read_unit<type>(row, number, values);
                 for (uint32_t i = 0; i < reads::runs; ++i) {
                     const uint32_t column = begin + i * reads::apart;
-                    if (by == reading::runs)
+                    if (method == reading::runs)
                         values[i] = read_run<type, reads::alignment>(row, column);
-                    if (by == reading::odd_runs) values[i] = read_run<type, 1>(row, column);
-                    for (uint32_t n = 0; n < 4; ++n) out[column + n] = values[i].at[n];
+                    if (method == reading::odd_runs) values[i] = read_run<type, 1>(row, column);
+                    for (uint32_t n = 0; n < 4; ++n) output_row[column + n] = values[i].value[n];
                 }
             }
         });
@@ -49,17 +49,18 @@ struct widen_kernel {
 };
 
 template <weight_type type, class Bench>
-void check_values(Bench &bench, const random_matrix &of, std::initializer_list<reading> ways,
-                  const std::string &what) {
+void check_values(Bench &bench, const random_matrix &weights, std::initializer_list<reading> ways,
+                  const std::string &description) {
     constexpr const char *names[] = {"units", "runs", "odd runs", "singles"};
-    for (const reading by : ways) {
+    for (const reading method : ways) {
         // A format that has only values never reads its runs from odd rows.
-        if (by == reading::odd_runs && type == weight_type::f32) continue;
-        float *output = bench.template poisoned<float>(of.values.size());
-        bench.device().launch(widen_kernel<type>{of.shape, by, output}, of.shape.rows, 1, 1, 0);
+        if (method == reading::odd_runs && type == weight_type::f32) continue;
+        float *output = bench.template poisoned<float>(weights.values.size());
+        bench.device().launch(widen_kernel<type>{weights.shape, method, output}, weights.shape.rows,
+                              1, 1, 0);
         bench.expect_bits(std::string(name_of(type)) + " " + std::to_string(format_of(type).block) +
-                              " in " + names[static_cast<size_t>(by)] + what,
-                          bench.get(output, of.values.size()), of.values);
+                              " in " + names[static_cast<size_t>(method)] + description,
+                          bench.get(output, weights.values.size()), weights.values);
     }
 }
 
@@ -70,13 +71,13 @@ void check_all_scales(Bench &bench) {
     constexpr uint32_t times = type == weight_type::q8_0 ? 8 : 1, columns = 64 * format.block;
     constexpr uint32_t blocks = 65536 * times, rows = blocks / 64;
     std::vector<std::byte> bytes(uint64_t{blocks} * format.bytes);
-    for (std::byte &one : bytes) one = static_cast<std::byte>(bench.below(256));
+    for (std::byte &byte : bytes) byte = static_cast<std::byte>(bench.below(256));
     for (uint32_t number = 0; number < blocks; ++number) {
         std::byte *block = &bytes[uint64_t{number} * format.bytes];
         const auto scale = static_cast<uint16_t>(number / times);
-        for (const half_place &one : half_places)
-            if (one.type == type) {
-                std::memcpy(block + one.offset, &scale, sizeof scale);
+        for (const half_place &place : half_places)
+            if (place.type == type) {
+                std::memcpy(block + place.offset, &scale, sizeof scale);
                 break;  // a minimum stays as it is
             }
         // Every code with every scale, if 32 values have room for them.
@@ -104,15 +105,15 @@ void check_formats(Bench &bench, bool all_scales) {
                                {reading::units, reading::runs, reading::odd_runs, reading::singles},
                                "");
         const bool scaled = std::ranges::any_of(
-            half_places, [](const half_place &one) { return one.type == type; });
+            half_places, [](const half_place &place) { return place.type == type; });
         if constexpr (in_groups(type) && format_of(type).gguf_id != no_gguf_id)
             if (all_scales && (scaled || type == weight_type::mxfp4_gguf))
                 check_all_scales<type>(bench);
     };
-    const auto all = [&]<size_t... index>(std::index_sequence<index...>) {
+    const auto check_each = [&]<size_t... index>(std::index_sequence<index...>) {
         (of_type.template operator()<weight_formats[index].type>(), ...);
     };
-    all(std::make_index_sequence<weight_format_count>());
+    check_each(std::make_index_sequence<weight_format_count>());
 }
 
 }  // namespace moorage::core::gpu

@@ -72,16 +72,16 @@ constexpr uint32_t whole_columns(weight_type type, uint32_t least) {
 template <weight_type type, class Bench>
 void check_product(Bench &bench, uint32_t rows, uint32_t columns, uint32_t tokens, bool many) {
     const random_matrix weights = bench.make_matrix(type, rows, columns);
-    const std::vector<float> bias = bench.floats(rows), before = bench.floats(tokens * rows);
+    const std::vector<float> bias = bench.floats(rows), old_output = bench.floats(tokens * rows);
     const std::vector<float> input = bench.floats((tokens + 2) * columns);
     std::vector<uint32_t> gather(tokens);
-    for (uint32_t &one : gather) one = bench.below(tokens + 2);
+    for (uint32_t &source_row : gather) source_row = bench.below(tokens + 2);
     product_item item;
     item.weights = weights.shape;
     item.bias = bench.put(bias);
     item.input = bench.put(input);
     item.gather = bench.put(gather);
-    item.output = bench.put(before);
+    item.output = bench.put(old_output);
     item.input_stride = columns;
     item.output_stride = item.rows = rows;
     item.count = tokens;
@@ -93,7 +93,7 @@ void check_product(Bench &bench, uint32_t rows, uint32_t columns, uint32_t token
     for (uint32_t t = 0; t < tokens; ++t)
         for (uint32_t r = 0; r < rows; ++r)
             expected[t * rows + r] =
-                before[t * rows + r] +
+                old_output[t * rows + r] +
                 0.75 * (product_slowly(weights, r, &input[gather[t] * columns]) + bias[r]);
     const double limit = many && is_cut<type> ? 1e-4 : 2e-6 * std::sqrt(columns);
     bench.expect(std::string(many ? "tile " : "rows ") + name_of(type) + " " +
@@ -105,28 +105,29 @@ void check_product(Bench &bench, uint32_t rows, uint32_t columns, uint32_t token
 // Rows in groups that read their own stretch of the input, like values of latent attention.
 template <class Bench>
 void check_groups(Bench &bench) {
-    const uint32_t heads = 3, own = 5, other = 4, columns = 24, tokens = 3;
+    const uint32_t heads = 3, head_rows = 5, skipped_rows = 4, columns = 24, tokens = 3;
     const random_matrix weights =
-        bench.make_matrix(weight_type::bf16, heads * (own + other), columns);
+        bench.make_matrix(weight_type::bf16, heads * (head_rows + skipped_rows), columns);
     const std::vector<float> input = bench.floats(tokens * heads * columns);
     product_item item;
     item.weights = weights.shape;
     item.input = bench.put(input);
-    item.output = bench.template poisoned<float>(tokens * heads * own);
+    item.output = bench.template poisoned<float>(tokens * heads * head_rows);
     item.input_stride = heads * columns;
-    item.output_stride = item.rows = heads * own;
+    item.output_stride = item.rows = heads * head_rows;
     item.count = tokens;
-    item.group_rows = own;
-    item.group_stride = own + other;
-    item.group_first = other;
+    item.group_rows = head_rows;
+    item.group_stride = head_rows + skipped_rows;
+    item.group_first = skipped_rows;
     item.group_input = columns;
-    item.group_output = own;
+    item.group_output = head_rows;
     launch_product<weight_type::bf16>(bench, item, false);
     std::vector<double> expected;
     for (uint32_t t = 0; t < tokens; ++t)
         for (uint32_t h = 0; h < heads; ++h)
-            for (uint32_t r = 0; r < own; ++r)
-                expected.push_back(product_slowly(weights, h * (own + other) + other + r,
+            for (uint32_t r = 0; r < head_rows; ++r)
+                expected.push_back(product_slowly(weights,
+                                                  h * (head_rows + skipped_rows) + skipped_rows + r,
                                                   &input[(t * heads + h) * columns]));
     bench.expect("rows in groups", bench.get(item.output, expected.size()), expected, 1e-5);
 }
@@ -144,7 +145,7 @@ void check_expert(Bench &bench, activation_kind kind, uint32_t tokens, uint32_t 
     const std::vector<float> gate_bias = bench.floats(intermediate), up_bias = gate_bias;
     const std::vector<float> down_bias = bench.floats(hidden);
     std::vector<uint32_t> gather(assignments);
-    for (uint32_t &one : gather) one = bench.below(tokens);
+    for (uint32_t &source_row : gather) source_row = bench.below(tokens);
     float *inner = bench.template poisoned<float>(assignments * intermediate);
     float *output = bench.template poisoned<float>(assignments * hidden);
     const float *device_input = bench.put(input);
@@ -204,15 +205,15 @@ void check_embedding(Bench &bench) {
         for (uint32_t c = 0; c < 40; ++c) expected.push_back(1.5 * embedding.at(id, c));
     bench.expect("embedding", bench.get(output, expected.size()), expected, 1e-7);
 
-    const std::vector<float> from = bench.floats(777);
+    const std::vector<float> input = bench.floats(777);
     uint16_t *high = bench.template poisoned<uint16_t>(777);
     uint16_t *low = bench.template poisoned<uint16_t>(777);
-    bench.device().launch(halve_kernel{bench.put(from), high, low, 777}, 4, 1, 1, 0);
+    bench.device().launch(halve_kernel{bench.put(input), high, low, 777}, 4, 1, 1, 0);
     const auto highs = bench.get(high, 777), lows = bench.get(low, 777);
     std::vector<float> sums;
     for (size_t i = 0; i < 777; ++i)
         sums.push_back(float_of_bf16(highs[i]) + float_of_bf16(lows[i]));
-    bench.expect("halves", sums, {from.begin(), from.end()}, 1e-5);
+    bench.expect("halves", sums, {input.begin(), input.end()}, 1e-5);
 }
 
 template <weight_type type, class Bench>
@@ -241,22 +242,22 @@ void check_products_of(Bench &bench) {
 }
 
 // One format for each shape of units. The other formats differ only in the work of a single thread.
-constexpr bool is_of_few(weight_type type) {
+constexpr bool is_sample_format(weight_type type) {
     using enum weight_type;
-    for (const weight_type one : {bf16, f32, mxfp4, q8_0, q4_k, q6_k, int4_ordered})
-        if (type == one) return true;
+    for (const weight_type candidate : {bf16, f32, mxfp4, q8_0, q4_k, q6_k, int4_ordered})
+        if (type == candidate) return true;
     return false;
 }
-// `of_all`: all formats; otherwise a few of them.
+// `all_formats` false: only a few of them.
 template <class Bench>
-void check_products(Bench &bench, bool of_all = true) {
+void check_products(Bench &bench, bool all_formats = true) {
     const auto check = [&]<weight_type type>() {
-        if (of_all || is_of_few(type)) check_products_of<type>(bench);
+        if (all_formats || is_sample_format(type)) check_products_of<type>(bench);
     };
-    const auto all = [&]<size_t... index>(std::index_sequence<index...>) {
+    const auto check_each = [&]<size_t... index>(std::index_sequence<index...>) {
         (check.template operator()<weight_formats[index].type>(), ...);
     };
-    all(std::make_index_sequence<weight_format_count>());
+    check_each(std::make_index_sequence<weight_format_count>());
     check_expert<weight_type::bf16>(bench, activation_kind::gelu_tanh, 8, 192, 192, false);
     check_expert<weight_type::bf16>(bench, activation_kind::clamped_swiglu, 2, 192, 128, false);
     check_groups(bench);

@@ -43,31 +43,34 @@ std::string short_name(const char *mangled) {
     std::string name = bad == 0 ? plain : mangled;
     std::free(plain);
     for (const char *part : {"moorage::core::gpu::", "moorage::core::", "void "})
-        for (size_t at; (at = name.find(part)) != std::string::npos;)
-            name.erase(at, std::string(part).size());
+        for (size_t position; (position = name.find(part)) != std::string::npos;)
+            name.erase(position, std::string(part).size());
     const size_t begin = name.find("run_kernel<"), end = name.rfind(">(");
     if (begin == 0 && end != std::string::npos) name = name.substr(11, end - 11);
     return name;
 }
 
-void keep(const CUpti_Activity *record) {
+void record_activity(const CUpti_Activity *record) {
     if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
-        const auto &one = *reinterpret_cast<const CUpti_ActivityKernel10 *>(record);
-        kernels.push_back({short_name(one.name),
-                           static_cast<uint32_t>(one.gridX * one.gridY * one.gridZ), one.start,
-                           one.end});
+        const auto &activity = *reinterpret_cast<const CUpti_ActivityKernel10 *>(record);
+        kernels.push_back({short_name(activity.name),
+                           static_cast<uint32_t>(activity.gridX * activity.gridY * activity.gridZ),
+                           activity.start, activity.end});
     } else if (record->kind == CUPTI_ACTIVITY_KIND_MEMCPY) {
-        const auto &one = *reinterpret_cast<const CUpti_ActivityMemcpy6 *>(record);
-        const char *way = one.copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD   ? "copy to the GPU"
-                          : one.copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_DTOH ? "copy to the host"
-                                                                            : "copy";
-        copies.push_back({way, static_cast<uint32_t>(one.bytes), one.start, one.end});
+        const auto &activity = *reinterpret_cast<const CUpti_ActivityMemcpy6 *>(record);
+        const char *way = activity.copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD ? "copy to the GPU"
+                          : activity.copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_DTOH
+                              ? "copy to the host"
+                              : "copy";
+        copies.push_back(
+            {way, static_cast<uint32_t>(activity.bytes), activity.start, activity.end});
     } else if (record->kind == CUPTI_ACTIVITY_KIND_RUNTIME) {
-        const auto &one = *reinterpret_cast<const CUpti_ActivityAPI *>(record);
+        const auto &activity = *reinterpret_cast<const CUpti_ActivityAPI *>(record);
         const char *name = nullptr;
-        if (cuptiGetCallbackName(CUPTI_CB_DOMAIN_RUNTIME_API, one.cbid, &name) != CUPTI_SUCCESS)
+        if (cuptiGetCallbackName(CUPTI_CB_DOMAIN_RUNTIME_API, activity.cbid, &name) !=
+            CUPTI_SUCCESS)
             name = "?";
-        calls.push_back({name, 0, one.start, one.end});
+        calls.push_back({name, 0, activity.start, activity.end});
     }
 }
 
@@ -79,7 +82,8 @@ void CUPTIAPI give_buffer(uint8_t **buffer, size_t *bytes, size_t *records_max) 
 void CUPTIAPI take_buffer(CUcontext, uint32_t, uint8_t *buffer, size_t, size_t valid_bytes) {
     const std::lock_guard<std::mutex> held(guard);
     CUpti_Activity *record = nullptr;
-    while (cuptiActivityGetNextRecord(buffer, valid_bytes, &record) == CUPTI_SUCCESS) keep(record);
+    while (cuptiActivityGetNextRecord(buffer, valid_bytes, &record) == CUPTI_SUCCESS)
+        record_activity(record);
     std::free(buffer);
 }
 
@@ -94,39 +98,39 @@ void print_rows(const char *title, const std::map<std::pair<std::string, uint32_
     std::ranges::sort(sorted,
                       [](const auto &a, const auto &b) { return a.second.ns > b.second.ns; });
     double all_us = 0, gap_us = 0, count = 0;
-    for (const auto &[key, own] : sorted) {
-        all_us += static_cast<double>(own.ns) / 1e3 / tokens;
-        gap_us += static_cast<double>(own.gap_ns) / 1e3 / tokens;
-        count += static_cast<double>(own.count) / tokens;
+    for (const auto &[key, sums] : sorted) {
+        all_us += static_cast<double>(sums.ns) / 1e3 / tokens;
+        gap_us += static_cast<double>(sums.gap_ns) / 1e3 / tokens;
+        count += static_cast<double>(sums.count) / tokens;
     }
     std::printf("%-60s%12s%9s%9s%9s%9s\n", title, "blocks/B", "a token", "us each", "us",
                 gaps ? "gap us" : "");
     std::printf("%-60s%12s%9.1f%9s%9.1f%9.1f\n", "all", "", count, "", all_us, gap_us);
-    for (const auto &[key, own] : sorted)
+    for (const auto &[key, sums] : sorted)
         std::printf("%-60.59s%12u%9.1f%9.2f%9.1f%9.1f\n", key.first.c_str(), key.second,
-                    static_cast<double>(own.count) / tokens,
-                    static_cast<double>(own.ns) / 1e3 / static_cast<double>(own.count),
-                    static_cast<double>(own.ns) / 1e3 / tokens,
-                    static_cast<double>(own.gap_ns) / 1e3 / tokens);
+                    static_cast<double>(sums.count) / tokens,
+                    static_cast<double>(sums.ns) / 1e3 / static_cast<double>(sums.count),
+                    static_cast<double>(sums.ns) / 1e3 / tokens,
+                    static_cast<double>(sums.gap_ns) / 1e3 / tokens);
 }
 
 // Prints the time between two moments, for each of `passes`.
-void print_between(uint64_t from, uint64_t until, double passes) {
+void print_between(uint64_t begin_ns, uint64_t until_ns, double passes) {
     std::map<std::pair<std::string, uint32_t>, sum_of> rows;
-    uint64_t before_ns = from;
-    const auto add = [&](const span_of &one, bool gaps) {
-        if (one.begin_ns < from || one.begin_ns >= until) return;
-        sum_of &own = rows[{one.name, one.blocks}];
-        ++own.count;
-        own.ns += one.end_ns - one.begin_ns;
-        if (gaps && one.begin_ns > before_ns) own.gap_ns += one.begin_ns - before_ns;
-        before_ns = std::max(before_ns, one.end_ns);
+    uint64_t before_ns = begin_ns;
+    const auto add = [&](const span_of &span, bool gaps) {
+        if (span.begin_ns < begin_ns || span.begin_ns >= until_ns) return;
+        sum_of &sums = rows[{span.name, span.blocks}];
+        ++sums.count;
+        sums.ns += span.end_ns - span.begin_ns;
+        if (gaps && span.begin_ns > before_ns) sums.gap_ns += span.begin_ns - before_ns;
+        before_ns = std::max(before_ns, span.end_ns);
     };
-    for (const span_of &one : kernels) add(one, true);
+    for (const span_of &kernel : kernels) add(kernel, true);
     print_rows("kernel", rows, passes, true);
     for (const auto &[title, list] : {std::pair("copy", &copies), std::pair("call", &calls)}) {
         rows.clear();
-        for (const span_of &one : *list) add(one, false);
+        for (const span_of &span : *list) add(span, false);
         print_rows(title, rows, passes, false);
     }
 }
@@ -136,14 +140,15 @@ void print_all() {
     const std::lock_guard<std::mutex> held(guard);
     std::ranges::sort(kernels, {}, &span_of::begin_ns);
     std::vector<uint64_t> passes_ns;
-    for (const span_of &one : kernels)
-        if (one.name.starts_with("embed_kernel")) passes_ns.push_back(one.begin_ns);
+    for (const span_of &kernel : kernels)
+        if (kernel.name.starts_with("embed_kernel")) passes_ns.push_back(kernel.begin_ns);
     if (passes_ns.size() < 2) return;
     const size_t counted = std::min(tokens_counted, passes_ns.size() - 1);
-    const uint64_t from = passes_ns[passes_ns.size() - 1 - counted], until = passes_ns.back();
+    const uint64_t begin_ns = passes_ns[passes_ns.size() - 1 - counted],
+                   until_ns = passes_ns.back();
     std::printf("\n%zu tokens of %.1f us each\n", counted,
-                static_cast<double>(until - from) / 1e3 / static_cast<double>(counted));
-    print_between(from, until, static_cast<double>(counted));
+                static_cast<double>(until_ns - begin_ns) / 1e3 / static_cast<double>(counted));
+    print_between(begin_ns, until_ns, static_cast<double>(counted));
     std::vector<size_t> order(passes_ns.size() - 1);
     std::iota(order.begin(), order.end(), size_t{0});
     const auto took_ns = [&](size_t pass) { return passes_ns[pass + 1] - passes_ns[pass]; };

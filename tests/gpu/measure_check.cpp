@@ -30,28 +30,28 @@ const pretended_rates planted{.launch_s = 2.5e-6,
                               .operations_per_s = 100e12};
 
 cuda_measure_options options() {
-    cuda_measure_options out;
-    out.common.seconds = 0.01;
-    out.common.threads = 2;
-    out.common.expert_bytes = 40'000'000;
-    out.block_bytes = 128 << 20;
-    out.context_max = 4096;
-    out.now = pretended_now;
-    return out;
+    cuda_measure_options measure_options;
+    measure_options.common.seconds = 0.01;
+    measure_options.common.threads = 2;
+    measure_options.common.expert_bytes = 40'000'000;
+    measure_options.block_bytes = 128 << 20;
+    measure_options.context_max = 4096;
+    measure_options.now = pretended_now;
+    return measure_options;
 }
 
 const measured_machine &machine() {
-    static const result<measured_machine> made = [] {
+    static const result<measured_machine> measured = [] {
         pretend_time(planted);
         return measure_cuda(options());
     }();
-    REQUIRE_MESSAGE(made.ok(), (made ? "" : made.failure().text));
-    return *made;
+    REQUIRE_MESSAGE(measured.ok(), (measured ? "" : measured.failure().text));
+    return *measured;
 }
 
 const product_speed &product(weight_type type, uint32_t rows, uint32_t tokens) {
-    for (const product_speed &one : machine().products)
-        if (one.type == type && one.rows == rows && one.tokens == tokens) return one;
+    for (const product_speed &speed : machine().products)
+        if (speed.type == type && speed.rows == rows && speed.tokens == tokens) return speed;
     FAIL("no product of " << rows << " rows and " << tokens << " tokens");
     return machine().products[0];
 }
@@ -59,11 +59,12 @@ const product_speed &product(weight_type type, uint32_t rows, uint32_t tokens) {
 }  // namespace
 
 TEST_CASE("the link's rates and constants each way are the planted ones") {
-    const line_fit in = fit_line(machine().to_device), out = fit_line(machine().to_host);
-    CHECK(in.constant == doctest::Approx(8e-6));
-    CHECK(1 / in.slope == doctest::Approx(25e9));
-    CHECK(out.constant == doctest::Approx(6e-6));
-    CHECK(1 / out.slope == doctest::Approx(20e9));
+    const line_fit to_device_fit = fit_line(machine().to_device),
+                   to_host_fit = fit_line(machine().to_host);
+    CHECK(to_device_fit.constant == doctest::Approx(8e-6));
+    CHECK(1 / to_device_fit.slope == doctest::Approx(25e9));
+    CHECK(to_host_fit.constant == doctest::Approx(6e-6));
+    CHECK(1 / to_host_fit.slope == doctest::Approx(20e9));
     CHECK(machine().to_device.front().amount == 4096);
     CHECK(machine().to_device.back().amount == 64 << 20);
 }
@@ -94,7 +95,7 @@ TEST_CASE("attention by length, experts by tokens") {
     const line_fit past = fit_line(machine().contexts);
     CHECK(machine().context_bytes / past.slope == doctest::Approx(400e9).epsilon(0.01));
     CHECK(machine().contexts.back().amount == 4096);
-    const std::vector<timed> &tokens = machine().expert_tokens;
+    const std::vector<timed_sample> &tokens = machine().expert_tokens;
     REQUIRE(tokens.size() == 6);
     // 17 MB: two launches. From 256 on the matrix units take longer than the weights.
     const double expert_bytes = 3.0 * 2048 * 1408 * 2;
@@ -126,7 +127,7 @@ TEST_CASE("the host beside the GPU is measured too") {
     CHECK(machine().cpu_operations_per_s > 1e8);
     CHECK(machine().cpu_expert_seconds >= 0);
     // An expert of four, in four sizes; the profile's figures are the line through them.
-    const std::vector<timed> &on_cpu = machine().cpu_experts;
+    const std::vector<timed_sample> &on_cpu = machine().cpu_experts;
     REQUIRE(on_cpu.size() == 4);
     for (size_t i = 0; i < on_cpu.size(); ++i) {
         CHECK(on_cpu[i].amount == 6.0 * 2048 * (176 << i));
@@ -139,10 +140,10 @@ TEST_CASE("the host beside the GPU is measured too") {
 }
 
 TEST_CASE("the profile that is written gives back what was planted") {
-    const measured_profile made = profile_of(machine());
+    const measured_profile measured = profile_of(machine());
     const std::filesystem::path file =
         std::filesystem::temp_directory_path() / "moorage-measured-gpu.toml";
-    std::ofstream(file) << to_toml(made.profile, made.sources, made.notes);
+    std::ofstream(file) << to_toml(measured.profile, measured.sources, measured.notes);
     const auto read = load_hardware({file.string(), "", "", {}});
     std::filesystem::remove(file);
     REQUIRE_MESSAGE(read.ok(), (read ? "" : read.failure().text));

@@ -12,144 +12,150 @@ using pretended::order;
 namespace {
 
 // One pass of one token over an executor, with everything in slots.
-struct by_hand {
+struct single_pass {
     opened_golden golden{"olmoe"};
     executor_drive drive;
     golden_machine machine;
     pass tokens = prompt_pass(std::span(golden.data.input_ids).first(1), 0, 0, true);
-    uint32_t experts = golden.of->config().experts;
+    uint32_t experts = golden.source_model->config().experts;
 
-    explicit by_hand(order how, uint32_t seed = 5)
-        : drive(*golden.of, {.slots = golden.of->config().experts * 8}) {
+    explicit single_pass(order stream_order, uint32_t seed = 5)
+        : drive(*golden.source_model, {.slots = golden.source_model->config().experts * 8}) {
         gpu_executor_options options;
-        options.of = golden.of.get();
+        options.source_model = golden.source_model.get();
         options.places = &drive.places;
         options.limits = golden_limits(golden.data);
         options.transfers_max = drive.transfers_max();
         options.threads = 1;
         options.exact = true;
-        pretended::begin({.how = how, .seed = seed});
-        auto made = make_golden_machine(options, false);
-        REQUIRE(made.ok());
-        machine = std::move(*made);
-        drive.use(*machine.where, *machine.results);
+        pretended::begin({.stream_order = stream_order, .seed = seed});
+        auto created = make_golden_machine(options, false);
+        REQUIRE(created.ok());
+        machine = std::move(*created);
+        drive.use(*machine.device_executor, *machine.results);
     }
-    executor &where() { return *machine.where; }
+    executor &device_executor() { return *machine.device_executor; }
     uint32_t layers() const {
-        return static_cast<uint32_t>(golden.of->config().moe_layers().size());
+        return static_cast<uint32_t>(golden.source_model->config().moe_layers().size());
     }
 
     // From a layer's attention to its choice: the first experts, which have slots.
     void route(uint32_t layer) {
-        while (where().wait().kind != event_kind::gate) continue;
-        const uint32_t k = golden.of->config().top_k;
+        while (device_executor().wait().kind != event_kind::gate) continue;
+        const uint32_t k = golden.source_model->config().top_k;
         std::vector<uint32_t> chosen(k);
         for (uint32_t i = 0; i < k; ++i) chosen[i] = i;
-        where().route(chosen, std::vector<float>(k, 1.0f / static_cast<float>(k)));
+        device_executor().route(chosen, std::vector<float>(k, 1.0f / static_cast<float>(k)));
         for (uint32_t i = 0; i < k; ++i)
             if (drive.places.row_of(layer * experts + i, MOORAGE_SEGMENT(0, 2)) == MOORAGE_NEVER)
                 drive.places.take(layer * experts + i, MOORAGE_SEGMENT(0, 2), false);
     }
     void queue(uint32_t layer, uint32_t expert) {
-        where().expert_on_gpu({layer * experts + expert, 1, 1, MOORAGE_NONE, expert});
+        device_executor().expert_on_gpu({layer * experts + expert, 1, 1, MOORAGE_NONE, expert});
     }
 };
 
 }  // namespace
 
 TEST_CASE("what comes after a layer is launched behind its last expert") {
-    by_hand run(order::lazy);
-    const uint32_t k = run.golden.of->config().top_k;
-    run.where().begin(run.tokens);
-    run.where().attention(0, run.tokens);
+    single_pass run(order::lazy);
+    const uint32_t k = run.golden.source_model->config().top_k;
+    run.device_executor().begin(run.tokens);
+    run.device_executor().attention(0, run.tokens);
     for (uint32_t layer = 0; layer < run.layers(); ++layer) {
         CAPTURE(layer);
         run.route(layer);
         for (uint32_t i = 0; i < k; ++i) run.queue(layer, i);
-        for (uint32_t i = 0; i < k; ++i) CHECK(run.where().wait().kind == event_kind::gpu_expert);
+        for (uint32_t i = 0; i < k; ++i)
+            CHECK(run.device_executor().wait().kind == event_kind::gpu_expert);
         const uint64_t launches = pretended::calls("cudaLaunchKernel");
-        layer + 1 < run.layers() ? run.where().attention(layer + 1, run.tokens)
-                                 : run.where().head(1);
+        layer + 1 < run.layers() ? run.device_executor().attention(layer + 1, run.tokens)
+                                 : run.device_executor().head(1);
         CHECK(pretended::calls("cudaLaunchKernel") == launches);
     }
-    CHECK(run.where().wait().kind == event_kind::head);
-    CHECK_FALSE(run.where().failed());
+    CHECK(run.device_executor().wait().kind == event_kind::head);
+    CHECK_FALSE(run.device_executor().failed());
 }
 
 TEST_CASE("the host sees scores as it is told of them, and asks for no event") {
-    by_hand run(order::eager);
-    const uint32_t k = run.golden.of->config().top_k;
-    run.where().begin(run.tokens);
-    run.where().attention(0, run.tokens);  // its time is waited for
+    single_pass run(order::eager);
+    const uint32_t k = run.golden.source_model->config().top_k;
+    run.device_executor().begin(run.tokens);
+    run.device_executor().attention(0, run.tokens);  // its time is waited for
     for (uint32_t layer = 0; layer < 2; ++layer) {
         const uint64_t asked = pretended::calls("cudaEventQuery");
         run.route(layer);
         CHECK((pretended::calls("cudaEventQuery") == asked) == (layer == 1));
         for (uint32_t i = 0; i < k; ++i) run.queue(layer, i);
-        for (uint32_t i = 0; i < k; ++i) CHECK(run.where().wait().kind == event_kind::gpu_expert);
-        run.where().attention(layer + 1, run.tokens);
+        for (uint32_t i = 0; i < k; ++i)
+            CHECK(run.device_executor().wait().kind == event_kind::gpu_expert);
+        run.device_executor().attention(layer + 1, run.tokens);
     }
 }
 
 TEST_CASE("a token's experts that are there need no copy") {
-    by_hand run(order::lazy);
-    const uint32_t k = run.golden.of->config().top_k;
+    single_pass run(order::lazy);
+    const uint32_t k = run.golden.source_model->config().top_k;
     const uint64_t copies = pretended::calls("cudaMemcpyAsync");
-    run.where().begin(run.tokens);
-    run.where().attention(0, run.tokens);
+    run.device_executor().begin(run.tokens);
+    run.device_executor().attention(0, run.tokens);
     run.route(0);
     for (uint32_t i = 0; i < k; ++i) run.queue(0, i);
-    for (uint32_t i = 0; i < k; ++i) CHECK(run.where().wait().kind == event_kind::gpu_expert);
-    run.where().attention(1, run.tokens);
+    for (uint32_t i = 0; i < k; ++i)
+        CHECK(run.device_executor().wait().kind == event_kind::gpu_expert);
+    run.device_executor().attention(1, run.tokens);
     run.route(1);
     CHECK(pretended::calls("cudaMemcpyAsync") == copies);
 }
 
 TEST_CASE("an expert that the CPU computes holds the next layer back") {
-    by_hand run(order::eager);
-    const uint32_t k = run.golden.of->config().top_k;
-    run.where().begin(run.tokens);
-    run.where().attention(0, run.tokens);
+    single_pass run(order::eager);
+    const uint32_t k = run.golden.source_model->config().top_k;
+    run.device_executor().begin(run.tokens);
+    run.device_executor().attention(0, run.tokens);
     run.route(0);
     for (uint32_t i = 0; i + 1 < k; ++i) run.queue(0, i);
-    for (uint32_t i = 0; i + 1 < k; ++i) CHECK(run.where().wait().kind == event_kind::gpu_expert);
+    for (uint32_t i = 0; i + 1 < k; ++i)
+        CHECK(run.device_executor().wait().kind == event_kind::gpu_expert);
     const uint64_t launches = pretended::calls("cudaLaunchKernel");
-    run.where().expert_on_cpu({k - 1, 1, 1, MOORAGE_NONE, k - 1});
+    run.device_executor().expert_on_cpu({k - 1, 1, 1, MOORAGE_NONE, k - 1});
     CHECK(pretended::calls("cudaLaunchKernel") == launches);
-    CHECK(run.where().wait().kind == event_kind::cpu_expert);
+    CHECK(run.device_executor().wait().kind == event_kind::cpu_expert);
 }
 
 TEST_CASE("the end of what is launched ahead is kept until it is asked for") {
-    by_hand run(order::eager);
-    const uint32_t k = run.golden.of->config().top_k, spare = run.experts - 1;
-    run.where().begin(run.tokens);
-    run.where().attention(0, run.tokens);
+    single_pass run(order::eager);
+    const uint32_t k = run.golden.source_model->config().top_k, spare = run.experts - 1;
+    run.device_executor().begin(run.tokens);
+    run.device_executor().attention(0, run.tokens);
     run.route(0);
     for (uint32_t i = 0; i < k; ++i) run.queue(0, i);
-    for (uint32_t i = 0; i < k; ++i) CHECK(run.where().wait().kind == event_kind::gpu_expert);
+    for (uint32_t i = 0; i < k; ++i)
+        CHECK(run.device_executor().wait().kind == event_kind::gpu_expert);
     // The next layer's scores are there already, and a move is queued behind them.
     run.drive.places.take(spare, MOORAGE_SEGMENT(0, 2), false);
-    run.where().move_top({0, 1, 1, MOORAGE_NONE, 9, MOORAGE_SEGMENT(0, 2)},
-                         run.drive.places.row_of(spare, MOORAGE_SEGMENT(0, 2)));
-    const completion moved = run.where().wait();
+    run.device_executor().move_top({0, 1, 1, MOORAGE_NONE, 9, MOORAGE_SEGMENT(0, 2)},
+                                   run.drive.places.row_of(spare, MOORAGE_SEGMENT(0, 2)));
+    const completion moved = run.device_executor().wait();
     CHECK(moved.kind == event_kind::moved);
     CHECK(moved.tag == 9);
-    run.where().attention(1, run.tokens);
-    CHECK(run.where().wait().kind == event_kind::gate);
+    run.device_executor().attention(1, run.tokens);
+    CHECK(run.device_executor().wait().kind == event_kind::gate);
 }
 
 TEST_CASE("a pass that is given up leaves nothing to the next one") {
-    by_hand run(order::lazy);
-    const uint32_t k = run.golden.of->config().top_k;
-    run.where().begin(run.tokens);
-    run.where().attention(0, run.tokens);
+    single_pass run(order::lazy);
+    const uint32_t k = run.golden.source_model->config().top_k;
+    run.device_executor().begin(run.tokens);
+    run.device_executor().attention(0, run.tokens);
     run.route(0);
     for (uint32_t i = 0; i < k; ++i) run.queue(0, i);
-    for (uint32_t i = 0; i < k; ++i) CHECK(run.where().wait().kind == event_kind::gpu_expert);
+    for (uint32_t i = 0; i < k; ++i)
+        CHECK(run.device_executor().wait().kind == event_kind::gpu_expert);
     // The next layer's attention is under way.
     for (uint32_t i = 0; i < k; ++i) run.drive.places.release(i, MOORAGE_SEGMENT(0, 2));
     const auto report = check_golden(run.golden.data, run.drive, *run.machine.results,
-                                     run.golden.of->config().rope);
+                                     run.golden.source_model->config().rope);
     REQUIRE(report.ok());
     CHECK(report->logits_error <= golden_error_max);
     CHECK(report->greedy_equal == run.golden.data.greedy.size());
@@ -159,40 +165,41 @@ TEST_CASE("a link has two pieces under way, and what is cancelled writes first")
     std::vector<float> expected;
     for (uint32_t seed = 0; seed <= 12; ++seed) {
         CAPTURE(seed);
-        by_hand run(seed == 0 ? order::eager : order::drawn, seed);
-        executor &where = run.where();
-        const uint32_t k = run.golden.of->config().top_k, wanted = k - 1;
-        CHECK(where.pieces_at_once(link_h2d) == 2);
-        where.begin(run.tokens);
-        where.attention(0, run.tokens);
+        single_pass run(seed == 0 ? order::eager : order::drawn, seed);
+        executor &device_executor = run.device_executor();
+        const uint32_t k = run.golden.source_model->config().top_k, wanted = k - 1;
+        CHECK(device_executor.pieces_at_once(link_h2d) == 2);
+        device_executor.begin(run.tokens);
+        device_executor.attention(0, run.tokens);
         run.route(0);
-        const uint64_t bytes = segment_image(run.golden.of->weights().layers[0].experts[wanted], 0,
-                                             run.golden.of->config().moe_intermediate)
-                                   .bytes();
+        const uint64_t bytes =
+            segment_image(run.golden.source_model->weights().layers[0].experts[wanted], 0,
+                          run.golden.source_model->config().moe_intermediate)
+                .bytes();
         for (uint32_t i = 0; i < wanted; ++i) {
-            where.send({link_h2d, i, MOORAGE_WHOLE, 0, bytes});
-            while (where.wait().kind != event_kind::piece) continue;
+            device_executor.send({link_h2d, i, MOORAGE_WHOLE, 0, bytes});
+            while (device_executor.wait().kind != event_kind::piece) continue;
         }
         run.drive.places.release(wanted, MOORAGE_SEGMENT(0, 2));
         // A prefetch for the next layer, given up while it is under way; then its slot's next page.
         const uint32_t given_up = run.experts;
         run.drive.places.take(given_up, MOORAGE_SEGMENT(0, 2), false);
         const uint64_t row = run.drive.places.row_of(given_up, MOORAGE_SEGMENT(0, 2));
-        if (seed != 0) where.send({link_h2d, given_up, MOORAGE_WHOLE, 0, bytes});
+        if (seed != 0) device_executor.send({link_h2d, given_up, MOORAGE_WHOLE, 0, bytes});
         run.drive.places.release(given_up, MOORAGE_SEGMENT(0, 2));
         run.drive.places.take(wanted, MOORAGE_SEGMENT(0, 2), false);
         REQUIRE(run.drive.places.row_of(wanted, MOORAGE_SEGMENT(0, 2)) == row);
-        where.expect(0);
-        where.send({link_h2d, wanted, MOORAGE_WHOLE, 0, bytes});
+        device_executor.expect(0);
+        device_executor.send({link_h2d, wanted, MOORAGE_WHOLE, 0, bytes});
         for (uint32_t i = 0; i < k; ++i)
-            where.expert_on_gpu({i, 1, 1, i == wanted ? 0 : MOORAGE_NONE, i});
+            device_executor.expert_on_gpu({i, 1, 1, i == wanted ? 0 : MOORAGE_NONE, i});
         for (uint32_t pieces = seed == 0 ? 1 : 2, open = k; open != 0;) {
-            const completion done = where.wait();
+            const completion done = device_executor.wait();
             open -= done.kind == event_kind::gpu_expert;
-            if (done.kind == event_kind::piece && --pieces == 0) where.arrived(0);
+            if (done.kind == event_kind::piece && --pieces == 0) device_executor.arrived(0);
         }
-        where.attention(1, run.tokens);
-        while (where.wait().kind != event_kind::gate) continue;
+        device_executor.attention(1, run.tokens);
+        while (device_executor.wait().kind != event_kind::gate) continue;
         const std::span<const float> scores = run.machine.results->router_logits();
         if (seed == 0) expected.assign(scores.begin(), scores.end());
         CHECK(std::ranges::equal(scores, expected));

@@ -11,47 +11,48 @@ using namespace moorage::test;
 
 namespace {
 
-run_report report_of(pretended_run &run, const pretended::settings &how) {
-    pretended::begin(how);
-    auto made = run();
-    REQUIRE_MESSAGE(made.ok(), (made ? "" : made.failure().text));
+run_report report_of(pretended_run &run, const pretended::settings &settings) {
+    pretended::begin(settings);
+    auto report = run();
+    REQUIRE_MESSAGE(report.ok(), (report ? "" : report.failure().text));
     CHECK(pretended::alive().none());
-    return std::move(*made);
+    return std::move(*report);
 }
 
 }  // namespace
 
 TEST_CASE("the same likelihoods with a quarter of the experts in host memory") {
-    struct way {
+    struct run_variant {
         double split;
         const char *dispatch, *prefetch;
         uint32_t prefill;
     };
     for (const char *model : {"olmoe", "mixtral", "deepseek_v2_lite"}) {
         CAPTURE(model);
-        for (const way &one : {way{1, "load_all", "none", 0}, way{1, "load_all", "none", 4},
-                               way{0.5, "load_all", "none", 4}, way{1, "cpu_all", "none", 0},
-                               way{1, "load_all", "next_gate", 4}}) {
-            CAPTURE(one.split);
-            CAPTURE(one.dispatch);
-            CAPTURE(one.prefetch);
+        for (const run_variant &variant :
+             {run_variant{1, "load_all", "none", 0}, run_variant{1, "load_all", "none", 4},
+              run_variant{0.5, "load_all", "none", 4}, run_variant{1, "cpu_all", "none", 0},
+              run_variant{1, "load_all", "next_gate", 4}}) {
+            CAPTURE(variant.split);
+            CAPTURE(variant.dispatch);
+            CAPTURE(variant.prefetch);
             pretended_run run(model);
-            run.config.split = one.split;
-            run.config.dispatch.plugin = one.dispatch;
-            run.config.prefetch.plugin = one.prefetch;
-            run.config.prefill = one.prefill;
-            const run_report whole = report_of(run, {.how = pretended::order::eager});
+            run.config.split = variant.split;
+            run.config.dispatch.plugin = variant.dispatch;
+            run.config.prefetch.plugin = variant.prefetch;
+            run.config.prefill = variant.prefill;
+            const run_report whole = report_of(run, {.stream_order = pretended::order::eager});
             REQUIRE(whole.text.scored == 15);
             CHECK_FALSE(whole.host);
             run.read_disk();
-            for (const pretended::order how :
+            for (const pretended::order stream_order :
                  {pretended::order::eager, pretended::order::drawn, pretended::order::lazy}) {
-                const run_report made = report_of(run, {.how = how});
-                CHECK(made.text.nll == whole.text.nll);
-                REQUIRE(made.host);
-                CHECK(made.host->disk_bytes != 0);
-                CHECK(made.host->requested > made.host->hits);
-                CHECK((made.experts.on_cpu != 0) == (one.dispatch == std::string("cpu_all")));
+                const run_report report = report_of(run, {.stream_order = stream_order});
+                CHECK(report.text.nll == whole.text.nll);
+                REQUIRE(report.host);
+                CHECK(report.host->disk_bytes != 0);
+                CHECK(report.host->requested > report.host->hits);
+                CHECK((report.experts.on_cpu != 0) == (variant.dispatch == std::string("cpu_all")));
             }
         }
     }
@@ -71,9 +72,9 @@ TEST_CASE("what is divided by a budget stays as it was at first, and is said so"
     pretended_run run("olmoe");
     run.read_disk();
     run.config.per_layer = true;
-    const run_report made = report_of(run, {.how = pretended::order::eager});
-    CHECK(std::ranges::any_of(made.warnings, [](const std::string &one) {
-        return one.find("splits no experts") != std::string::npos;
+    const run_report report = report_of(run, {.stream_order = pretended::order::eager});
+    CHECK(std::ranges::any_of(report.warnings, [](const std::string &warning) {
+        return warning.find("splits no experts") != std::string::npos;
     }));
 }
 
@@ -89,27 +90,28 @@ TEST_CASE("a read that fails ends the run with the file's name") {
         arena host(static_cast<uint32_t>(config.moe_layers().size()), config.experts,
                    config.moe_intermediate, 4, 2);
         gpu_executor_options options;
-        options.of = opened->get();
+        options.source_model = opened->get();
         options.places = &drive.places;
         options.host_places = &host;
         options.transfers_max = 4;
         options.threads = 1;
         pretended::begin({});
-        const auto made = make_cuda_executor(options);
-        REQUIRE(made.ok());
-        executor &where = *made->where;
+        const auto machine = make_cuda_executor(options);
+        REQUIRE(machine.ok());
+        executor &device_executor = *machine->device_executor;
         const uint32_t page = config.experts - 1;
         host.take(page, MOORAGE_WHOLE, false);
-        where.send({link_disk, page, MOORAGE_WHOLE, 0, 64});
-        CHECK(where.wait().tag == link_disk);
-        CHECK_FALSE(where.failed());
+        device_executor.send({link_disk, page, MOORAGE_WHOLE, 0, 64});
+        CHECK(device_executor.wait().tag == link_disk);
+        CHECK_FALSE(device_executor.failed());
         // By now the GPU has read all that it needs from the file.
         std::filesystem::resize_file(folder / "model.safetensors", 40'000);
-        where.send({link_disk, page, MOORAGE_WHOLE, 0, 64});
-        (void)where.wait();
-        CHECK(where.failed());
-        CHECK_MESSAGE(where.failure().find("model.safetensors: cannot read") != std::string::npos,
-                      where.failure());
+        device_executor.send({link_disk, page, MOORAGE_WHOLE, 0, 64});
+        (void)device_executor.wait();
+        CHECK(device_executor.failed());
+        CHECK_MESSAGE(
+            device_executor.failure().find("model.safetensors: cannot read") != std::string::npos,
+            device_executor.failure());
     }
     CHECK(pretended::alive().none());
     std::filesystem::remove_all(folder);

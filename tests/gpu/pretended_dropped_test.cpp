@@ -20,7 +20,7 @@ struct outcome {
     uint64_t dropped = 0, reweighted = 0;
 };
 
-struct way {
+struct run_variant {
     double split;
     const char *dispatch;
     uint32_t prefill, batch;
@@ -34,28 +34,28 @@ public:
         config.router = router;
     }
     // The text written after two prompts, and the likelihood of two texts.
-    outcome on(const char *executor, const way &how) {
+    outcome run_on(const char *executor, const run_variant &variant) {
         config.executor = executor;
-        config.split = how.split;
-        config.dispatch.plugin = how.dispatch;
-        config.prefill = how.prefill;
-        config.batch = how.batch;
-        outcome made;
+        config.split = variant.split;
+        config.dispatch.plugin = variant.dispatch;
+        config.prefill = variant.prefill;
+        config.batch = variant.batch;
+        outcome result;
         for (const uint32_t written : {12, 0}) {
             requests = {{{5, 3, 9, 2, 7, 1, 1, 4, 30, 6}, written, written == 0},
                         {{8, 8, 4, 17, 11, 2, 9}, written, written == 0}};
             run_options options;
             options.requests = &requests;
             options.on_token = [&](uint64_t request, int32_t id) {
-                made.texts[request].push_back(id);
+                result.texts[request].push_back(id);
             };
             auto done = run(config, shared, options);
             REQUIRE_MESSAGE(done.ok(), (done ? "" : done.failure().text));
-            if (written == 0) made.nll = done->text.nll;
-            made.dropped += done->routing.dropped;
-            made.reweighted += done->routing.reweighted;
+            if (written == 0) result.nll = done->text.nll;
+            result.dropped += done->routing.dropped;
+            result.reweighted += done->routing.reweighted;
         }
-        return made;
+        return result;
     }
 };
 
@@ -72,23 +72,24 @@ TEST_CASE("what a router drops is left out on the GPU as on the CPU") {
         for (size_t which = 0; which < routers.size(); ++which) {
             CAPTURE(model);
             CAPTURE(which);
-            const way plain{1, "load_all", 4, 2};
+            const run_variant plain{1, "load_all", 4, 2};
             bench untouched(model, {"topk", "test", {}});
-            const outcome whole = untouched.on("cpu", plain);
-            bench on(model, routers[which]);
-            const outcome expected = on.on("cpu", plain);
+            const outcome whole = untouched.run_on("cpu", plain);
+            bench fixture(model, routers[which]);
+            const outcome expected = fixture.run_on("cpu", plain);
             CHECK(expected.dropped != 0);
             CHECK(expected.texts.at(0).size() == 12);
             CHECK(std::abs(expected.nll - whole.nll) > 1e-3);  // it does make a difference
-            for (const way &how : {plain, way{1, "load_all", 0, 1}, way{0.5, "load_all", 4, 2},
-                                   way{1, "cpu_all", 4, 2}})
+            for (const run_variant &variant :
+                 {plain, run_variant{1, "load_all", 0, 1}, run_variant{0.5, "load_all", 4, 2},
+                  run_variant{1, "cpu_all", 4, 2}})
                 for (const pretended::order order :
                      {pretended::order::eager, pretended::order::drawn, pretended::order::lazy}) {
-                    CAPTURE(how.split);
-                    CAPTURE(how.dispatch);
-                    CAPTURE(how.prefill);
-                    pretended::begin({.how = order});
-                    const outcome is = on.on("cuda", how);
+                    CAPTURE(variant.split);
+                    CAPTURE(variant.dispatch);
+                    CAPTURE(variant.prefill);
+                    pretended::begin({.stream_order = order});
+                    const outcome is = fixture.run_on("cuda", variant);
                     CHECK(is.texts == expected.texts);
                     CHECK(is.nll == doctest::Approx(expected.nll).epsilon(1e-4));
                     CHECK(is.dropped == expected.dropped);
@@ -100,16 +101,17 @@ TEST_CASE("what a router drops is left out on the GPU as on the CPU") {
 TEST_CASE("all but one expert of every token, and any number of each") {
     for (const char *model : {"olmoe", "qwen3_moe"}) {
         CAPTURE(model);
-        bench on(model, dropping(1, false));
-        const int64_t top_k = (*on.shared.open_model(on.config.model))->of->config().top_k;
-        const way plain{1, "load_all", 4, 2};
+        bench fixture(model, dropping(1, false));
+        const int64_t top_k =
+            (*fixture.shared.open_model(fixture.config.model))->loaded_model->config().top_k;
+        const run_variant plain{1, "load_all", 4, 2};
         for (int64_t count = 1; count < top_k; ++count) {
             CAPTURE(count);
-            on.config.router = dropping(count, true);
-            const outcome expected = on.on("cpu", plain);
+            fixture.config.router = dropping(count, true);
+            const outcome expected = fixture.run_on("cpu", plain);
             CHECK(expected.dropped != 0);
-            pretended::begin({.how = pretended::order::drawn});
-            const outcome is = on.on("cuda", plain);
+            pretended::begin({.stream_order = pretended::order::drawn});
+            const outcome is = fixture.run_on("cuda", plain);
             CHECK(is.texts == expected.texts);
             CHECK(is.nll == doctest::Approx(expected.nll).epsilon(1e-4));
             CHECK(is.dropped == expected.dropped);

@@ -54,18 +54,18 @@ std::string name_of(const std::string &call) {
     return versioned ? call + "_v2" : call;
 }
 
-std::vector<uint64_t> which(uint64_t count) {
-    std::vector<uint64_t> out;
-    for (uint64_t n = 1; n <= count; n += n < 30 ? 1 : 1 + count / 8) out.push_back(n);
-    return out;
+std::vector<uint64_t> sampled_calls(uint64_t count) {
+    std::vector<uint64_t> numbers;
+    for (uint64_t n = 1; n <= count; n += n < 30 ? 1 : 1 + count / 8) numbers.push_back(n);
+    return numbers;
 }
 
-double apart(const std::vector<float> &is, const std::vector<float> &expected) {
+double largest_difference(const std::vector<float> &is, const std::vector<float> &expected) {
     if (is.size() != expected.size()) return INFINITY;
     double most = 0;
     for (size_t i = 0; i < is.size(); ++i) {
-        const double one = std::abs(double{is[i]} - double{expected[i]});
-        most = std::isfinite(one) ? std::max(most, one) : INFINITY;
+        const double difference = std::abs(double{is[i]} - double{expected[i]});
+        most = std::isfinite(difference) ? std::max(most, difference) : INFINITY;
     }
     return most;
 }
@@ -77,28 +77,28 @@ TEST_CASE("the failure of any call is an error with its name, or does no harm") 
     pretended::begin({});
     const short_outcome clean = run_shortly(golden);
     REQUIRE(clean.failure == "");
-    std::map<std::string, uint64_t> made;
-    for (const std::string call : calls) made[call] = pretended::calls(name_of(call));
+    std::map<std::string, uint64_t> call_counts;
+    for (const std::string call : calls) call_counts[call] = pretended::calls(name_of(call));
     uint64_t ended = 0, went_on = 0;
-    for (const auto &one : made) {
-        const std::string call = one.first;
+    for (const auto &entry : call_counts) {
+        const std::string call = entry.first;
         CAPTURE(call);
-        for (const uint64_t n : which(one.second))
-            for (const int how : {0, 1, 2}) {
+        for (const uint64_t n : sampled_calls(entry.second))
+            for (const int mode : {0, 1, 2}) {
                 CAPTURE(n);
-                CAPTURE(how);
+                CAPTURE(mode);
                 pretended::begin({.fail_call = name_of(call),
                                   .fail_at = n,
-                                  .fail_on = how == 1,
-                                  .breaks = how == 2});
+                                  .fails_after = mode == 1,
+                                  .breaks_device = mode == 2});
                 const short_outcome is = run_shortly(golden);
                 if (is.failure.empty()) {
                     ++went_on;
-                    CHECK(apart(is.logits, clean.logits) < 1e-3);
+                    CHECK(largest_difference(is.logits, clean.logits) < 1e-3);
                 } else {
                     ++ended;
                     // If all calls fail, another failure may be noticed first.
-                    const std::string expected = how == 2 ? "cuda: " : call;
+                    const std::string expected = mode == 2 ? "cuda: " : call;
                     const bool named = is.failure.find(expected) != std::string::npos ||
                                        is.failure.find("no GPU to run on") != std::string::npos;
                     CHECK_MESSAGE(named, is.failure);
@@ -109,23 +109,24 @@ TEST_CASE("the failure of any call is an error with its name, or does no harm") 
     // If no call failed, nothing was tested.
     CHECK(ended > 300);
     CHECK(went_on > 20);
-    for (const char *call : calls) CHECK_MESSAGE(made[call] > 0, call);
+    for (const char *call : calls) CHECK_MESSAGE(call_counts[call] > 0, call);
 }
 
 TEST_CASE("a launch that fails while it is recorded costs the recording alone") {
     const opened_golden golden("olmoe");
-    pretended::begin({.how = pretended::order::eager});
+    pretended::begin({.stream_order = pretended::order::eager});
     const short_outcome clean = run_shortly(golden);
     const uint64_t launches = pretended::calls("cudaLaunchKernel");
     uint64_t went_on = 0;
     for (uint64_t n = 1; n <= launches; ++n) {
         CAPTURE(n);
-        pretended::begin(
-            {.how = pretended::order::eager, .fail_call = "cudaLaunchKernel", .fail_at = n});
+        pretended::begin({.stream_order = pretended::order::eager,
+                          .fail_call = "cudaLaunchKernel",
+                          .fail_at = n});
         const short_outcome is = run_shortly(golden);
         if (!is.failure.empty()) continue;
         ++went_on;
-        CHECK(apart(is.logits, clean.logits) < 1e-3);
+        CHECK(largest_difference(is.logits, clean.logits) < 1e-3);
     }
     // The second of four tokens is recorded, the experts' launches are not.
     CHECK(went_on > launches / 20);

@@ -15,26 +15,27 @@ namespace moorage::test {
 using namespace moorage::core;
 
 struct opened_golden {
-    std::unique_ptr<model> of;
+    std::unique_ptr<model> source_model;
     golden_data data;
     explicit opened_golden(const std::string &name) {
         const auto folder = std::filesystem::path(MOORAGE_SOURCE_DIR) / "tests/golden" / name;
         auto opened = open_model(folder);
         REQUIRE_MESSAGE(opened.ok(), (opened ? "" : opened.failure().text));
-        of = std::move(*opened);
-        auto read = read_golden(folder, of->config());
+        source_model = std::move(*opened);
+        auto read = read_golden(folder, source_model->config());
         REQUIRE_MESSAGE(read.ok(), (read ? "" : read.failure().text));
         data = std::move(*read);
     }
 };
 
 // Why a golden model's results over the GPU differ from the reference; empty if they do not.
-inline std::string what_is_off(const opened_golden &golden, const golden_layout &layout) {
+inline std::string find_difference(const opened_golden &golden, const golden_layout &layout) {
     gpu_executor_options options;
     options.threads = 2;
     options.exact = true;
     options.patience_s = 5;
-    const golden_outcome is = run_golden(*golden.of, golden.data, layout.how, options, false);
+    const golden_outcome is =
+        run_golden(*golden.source_model, golden.data, layout.drive_setup, options, false);
     if (!is.failure.empty()) return is.failure;
     if (is.error > golden_error_max || is.greedy_equal != golden.data.greedy.size())
         return "error " + std::to_string(is.error) + ", greedy " + std::to_string(is.greedy_equal);
@@ -49,27 +50,28 @@ struct short_outcome {
 // A prompt of twelve tokens, then four tokens one by one. The last two replay recordings. There is
 // little room, and the CPU and the library's products take part.
 inline short_outcome run_shortly(const opened_golden &golden) {
-    drive_options how;
-    how.slots = golden.of->config().experts / 2 + 1;
-    how.cpu_share = 0.5;
-    how.seed = 7;
-    executor_drive drive(*golden.of, how);
+    drive_options drive_setup;
+    drive_setup.slots = golden.source_model->config().experts / 2 + 1;
+    drive_setup.cpu_share = 0.5;
+    drive_setup.seed = 7;
+    executor_drive drive(*golden.source_model, drive_setup);
     gpu_executor_options options;
-    options.of = golden.of.get();
+    options.source_model = golden.source_model.get();
     options.places = &drive.places;
     options.limits = golden_limits(golden.data);
     options.transfers_max = drive.transfers_max();
     options.threads = 1;
     options.patience_s = 5;
-    auto made = make_golden_machine(options, false);
-    if (!made) return {made.failure().text, {}};
-    drive.use(*made->where, *made->results);
+    auto machine = make_golden_machine(options, false);
+    if (!machine) return {machine.failure().text, {}};
+    drive.use(*machine->device_executor, *machine->results);
     const std::span ids(golden.data.input_ids);
-    for (uint32_t at = 0; at < 16; at += at == 0 ? 12 : 1) {
-        const pass tokens = prompt_pass(ids.subspan(at, at == 0 ? 12 : 1), 0, at, false);
+    for (uint32_t position = 0; position < 16; position += position == 0 ? 12 : 1) {
+        const pass tokens =
+            prompt_pass(ids.subspan(position, position == 0 ? 12 : 1), 0, position, false);
         if (const status done = drive.run(tokens); !done) return {done.failure().text, {}};
     }
-    const std::span<const float> logits = made->results->logits();
+    const std::span<const float> logits = machine->results->logits();
     return {"", {logits.begin(), logits.end()}};
 }
 

@@ -16,7 +16,7 @@ using pretended::order;
 
 namespace {
 
-struct way {
+struct run_variant {
     const char *model = "olmoe";
     double split = 1;
     const char *prefetch = "none";
@@ -25,33 +25,33 @@ struct way {
     const char *cache = "lru";
 };
 
-void configure(pretended_run &run, const way &one, bool several) {
+void configure(pretended_run &run, const run_variant &variant, bool several) {
     run.config.profile = "rtx_3090";
-    run.config.split = one.split;
+    run.config.split = variant.split;
     run.config.dispatch.plugin = "load_all";
-    run.config.prefetch.plugin = one.prefetch;
-    run.config.prefill = one.prefill;
-    run.config.per_layer = one.per_layer;
-    run.config.cache.plugin = one.cache;
-    if (one.disk) run.read_disk();
+    run.config.prefetch.plugin = variant.prefetch;
+    run.config.prefill = variant.prefill;
+    run.config.per_layer = variant.per_layer;
+    run.config.cache.plugin = variant.cache;
+    if (variant.disk) run.read_disk();
     if (!several) return;
     run.config.devices.profiles = {"rtx_3090", "rtx_3090"};
-    run.config.devices.whole_layers = one.whole_layers;
+    run.config.devices.whole_layers = variant.whole_layers;
     run.config.experts = run.pages() / 4;
 }
 
-run_report report_of(pretended_run &run, const pretended::settings &how) {
-    pretended::begin(how);
-    auto made = run();
-    REQUIRE_MESSAGE(made.ok(), (made ? "" : made.failure().text));
+run_report report_of(pretended_run &run, const pretended::settings &settings) {
+    pretended::begin(settings);
+    auto report = run();
+    REQUIRE_MESSAGE(report.ok(), (report ? "" : report.failure().text));
     CHECK(pretended::alive().none());
-    return std::move(*made);
+    return std::move(*report);
 }
 
-double alone(const way &one) {
-    pretended_run run(one.model);
-    configure(run, one, false);
-    const run_report whole = report_of(run, {.how = pretended::order::eager});
+double nll_on_one_gpu(const run_variant &variant) {
+    pretended_run run(variant.model);
+    configure(run, variant, false);
+    const run_report whole = report_of(run, {.stream_order = pretended::order::eager});
     REQUIRE(whole.text.scored == 15);
     return whole.text.nll;
 }
@@ -59,73 +59,77 @@ double alone(const way &one) {
 }  // namespace
 
 TEST_CASE("the same likelihoods over two GPUs, to the bit") {
-    for (const way &one :
-         {way{}, way{"olmoe", 0.5, "none", 4}, way{"mixtral", 1, "next_gate", 4},
-          way{"deepseek_v2_lite", 0.5, "next_gate", 4}, way{"gpt_oss", 1, "none", 4},
-          way{"olmoe", 1, "none", 4, true}, way{"olmoe", 1, "none", 4, false, true},
-          way{"olmoe", 1, "next_gate", 0, false, false, true},
-          way{"olmoe", 0.5, "next_gate", 4, true, false, false, "lfu"}}) {
-        CAPTURE(one.model);
-        CAPTURE(one.split);
-        CAPTURE(one.prefetch);
-        CAPTURE(one.prefill);
-        CAPTURE(one.whole_layers);
-        CAPTURE(one.per_layer);
-        CAPTURE(one.disk);
-        const double expected = alone(one);
-        pretended_run run(one.model);
-        configure(run, one, true);
+    for (const run_variant &variant :
+         {run_variant{}, run_variant{"olmoe", 0.5, "none", 4},
+          run_variant{"mixtral", 1, "next_gate", 4},
+          run_variant{"deepseek_v2_lite", 0.5, "next_gate", 4},
+          run_variant{"gpt_oss", 1, "none", 4}, run_variant{"olmoe", 1, "none", 4, true},
+          run_variant{"olmoe", 1, "none", 4, false, true},
+          run_variant{"olmoe", 1, "next_gate", 0, false, false, true},
+          run_variant{"olmoe", 0.5, "next_gate", 4, true, false, false, "lfu"}}) {
+        CAPTURE(variant.model);
+        CAPTURE(variant.split);
+        CAPTURE(variant.prefetch);
+        CAPTURE(variant.prefill);
+        CAPTURE(variant.whole_layers);
+        CAPTURE(variant.per_layer);
+        CAPTURE(variant.disk);
+        const double expected = nll_on_one_gpu(variant);
+        pretended_run run(variant.model);
+        configure(run, variant, true);
         for (const bool peers : {true, false})
-            for (const pretended::order how :
+            for (const pretended::order stream_order :
                  {pretended::order::eager, pretended::order::drawn, pretended::order::lazy}) {
                 CAPTURE(peers);
-                CAPTURE(static_cast<int>(how));
-                const run_report made = report_of(run, {.how = how, .devices = 2, .peers = peers});
-                CHECK(made.text.nll == expected);
-                REQUIRE(made.devices.size() == 2);
-                for (const device_report &device : made.devices) CHECK(device.loaded != 0);
+                CAPTURE(static_cast<int>(stream_order));
+                const run_report report =
+                    report_of(run, {.stream_order = stream_order, .devices = 2, .peers = peers});
+                CHECK(report.text.nll == expected);
+                REQUIRE(report.devices.size() == 2);
+                for (const device_report &device : report.devices) CHECK(device.loaded != 0);
             }
     }
 }
 
 TEST_CASE("drawn orders of both GPUs' streams change nothing, and neither does the CPU's help") {
-    const double expected = alone({"olmoe", 1, "none", 4});
+    const double expected = nll_on_one_gpu({"olmoe", 1, "none", 4});
     pretended_run run("olmoe");
     configure(run, {"olmoe", 1, "none", 4}, true);
     for (uint32_t seed = 1; seed <= 12; ++seed) {
         CAPTURE(seed);
         run.config.dispatch.plugin = seed % 3 == 0 ? "cpu_all" : "load_all";
-        const run_report made = report_of(
-            run,
-            {.how = pretended::order::drawn, .seed = seed, .devices = 2, .peers = seed % 2 == 0});
-        CHECK((made.experts.on_cpu != 0) == (seed % 3 == 0));
+        const run_report report = report_of(run, {.stream_order = pretended::order::drawn,
+                                                  .seed = seed,
+                                                  .devices = 2,
+                                                  .peers = seed % 2 == 0});
+        CHECK((report.experts.on_cpu != 0) == (seed % 3 == 0));
         // The CPU sums in another order.
-        CHECK(std::abs(made.text.nll - expected) <= (seed % 3 == 0 ? 1e-3 : 0));
+        CHECK(std::abs(report.text.nll - expected) <= (seed % 3 == 0 ? 1e-3 : 0));
     }
 }
 
 TEST_CASE("without the waits between streams two GPUs go wrong") {
-    const double expected = alone({"olmoe", 1, "none", 4});
+    const double expected = nll_on_one_gpu({"olmoe", 1, "none", 4});
     pretended_run run("olmoe");
     configure(run, {"olmoe", 1, "none", 4}, true);
     for (const bool peers : {true, false}) {
         CAPTURE(peers);
         uint32_t caught = 0;
         for (uint32_t seed = 1; seed <= 6; ++seed) {
-            pretended::begin({.how = pretended::order::drawn,
+            pretended::begin({.stream_order = pretended::order::drawn,
                               .seed = seed,
-                              .deaf = true,
+                              .ignores_events = true,
                               .devices = 2,
                               .peers = peers});
-            const auto made = run();
-            caught += !made || made->text.nll != expected;
+            const auto report = run();
+            caught += !report || report->text.nll != expected;
         }
         CHECK(caught > 0);
     }
 }
 
 TEST_CASE("the failure of a call on either GPU is an error with its name, or does no harm") {
-    const double expected = alone({"olmoe", 1, "none", 4});
+    const double expected = nll_on_one_gpu({"olmoe", 1, "none", 4});
     pretended_run run("olmoe");
     configure(run, {"olmoe", 1, "none", 4}, true);
     for (const char *call :
@@ -135,13 +139,15 @@ TEST_CASE("the failure of a call on either GPU is an error with its name, or doe
           "cudaEventRecord", "cudaMemcpyAsync", "cudaLaunchKernel", "cudaDeviceSynchronize"}) {
         CAPTURE(call);
         uint64_t ended = 0;
-        (void)report_of(run, {.how = pretended::order::eager, .devices = 2});
-        const uint64_t made = pretended::calls(call);
-        REQUIRE(made >= 2);
-        for (uint64_t n = 1; n <= made; n += 1 + made / 9) {
+        (void)report_of(run, {.stream_order = pretended::order::eager, .devices = 2});
+        const uint64_t call_count = pretended::calls(call);
+        REQUIRE(call_count >= 2);
+        for (uint64_t n = 1; n <= call_count; n += 1 + call_count / 9) {
             CAPTURE(n);
-            pretended::begin(
-                {.how = pretended::order::eager, .fail_call = call, .fail_at = n, .devices = 2});
+            pretended::begin({.stream_order = pretended::order::eager,
+                              .fail_call = call,
+                              .fail_at = n,
+                              .devices = 2});
             const auto is = run();
             if (is) {
                 CHECK(is->text.nll == expected);
@@ -156,15 +162,15 @@ TEST_CASE("the failure of a call on either GPU is an error with its name, or doe
 }
 
 TEST_CASE("the GPU that is asked for does the work, and no other") {
-    const double expected = alone({});
+    const double expected = nll_on_one_gpu({});
     for (const uint32_t asked : {0u, 1u}) {
         CAPTURE(asked);
         pretended_run run("olmoe");
         configure(run, {}, false);
         run.config.device = asked;
         CHECK(report_of(run, {.devices = 2}).text.nll == expected);
-        CHECK(pretended::now().ever_allocated(asked) > 0);
-        CHECK(pretended::now().ever_allocated(1 - asked) == 0);
+        CHECK(pretended::now().allocation_count(asked) > 0);
+        CHECK(pretended::now().allocation_count(1 - asked) == 0);
     }
 }
 

@@ -12,7 +12,7 @@ using namespace moorage::test;
 
 namespace {
 
-struct seen {
+struct probe_values {
     double values, weighted, scale;
 };
 
@@ -24,13 +24,13 @@ public:
         config.prefetch = {"placer", "test", {{"place", int64_t{MOORAGE_PLACE_BUFFER}, "test"}}};
         config.buffer_experts = 1;
     }
-    seen on(const char *executor) {
+    probe_values run_on(const char *executor) {
         config.executor = executor;
         auto done = (*this)();
         REQUIRE_MESSAGE(done.ok(), (done ? "" : done.failure().text));
         const auto fact_of = [&](const char *name) {
-            for (const fact &one : done->facts.at("placer"))
-                if (one.name == name) return one.value;
+            for (const fact &entry : done->facts.at("placer"))
+                if (entry.name == name) return entry.value;
             FAIL("no fact " << name);
             return 0.0;
         };
@@ -43,23 +43,23 @@ public:
 TEST_CASE("hidden states that policies see on the GPU are the CPU's") {
     for (const char *model : {"mixtral", "qwen2_moe", "deepseek_v2_lite", "gpt_oss"}) {
         CAPTURE(model);
-        bench on(model);
+        bench fixture(model);
         for (const uint32_t prefill : {0, 4, 12})
             for (const char *dispatch : {"load_all", "cpu_all"})
                 for (const double split : {1.0, 0.5}) {
                     CAPTURE(prefill);
                     CAPTURE(dispatch);
                     CAPTURE(split);
-                    on.config.prefill = prefill;
-                    on.config.dispatch.plugin = dispatch;
-                    on.config.split = split;
-                    on.config.batch = prefill == 4 ? 2 : 1;
-                    const seen expected = on.on("cpu");
+                    fixture.config.prefill = prefill;
+                    fixture.config.dispatch.plugin = dispatch;
+                    fixture.config.split = split;
+                    fixture.config.batch = prefill == 4 ? 2 : 1;
+                    const probe_values expected = fixture.run_on("cpu");
                     CHECK(expected.values > 0);
                     for (const auto order : {pretended::order::eager, pretended::order::drawn,
                                              pretended::order::lazy}) {
-                        pretended::begin({.how = order});
-                        const seen is = on.on("cuda");
+                        pretended::begin({.stream_order = order});
+                        const probe_values is = fixture.run_on("cuda");
                         CHECK(is.values == expected.values);
                         CHECK(std::abs(is.weighted - expected.weighted) < 1e-3 * expected.scale);
                         CHECK(is.scale == doctest::Approx(expected.scale).epsilon(1e-2));
@@ -72,9 +72,9 @@ TEST_CASE("hidden states that policies see on the GPU are the CPU's") {
 TEST_CASE("a GPU that fails while hidden states are waited for ends the run with its words") {
     for (uint64_t call = 1; call < 400; call += 13) {
         CAPTURE(call);
-        bench on("olmoe");
-        pretended::begin({.fail_call = "cudaMemcpyAsync", .fail_at = call, .fail_on = true});
-        auto done = on();
+        bench fixture("olmoe");
+        pretended::begin({.fail_call = "cudaMemcpyAsync", .fail_at = call, .fails_after = true});
+        auto done = fixture();
         if (done) continue;
         CHECK(done.failure().text.find("cudaMemcpyAsync") != std::string::npos);
     }

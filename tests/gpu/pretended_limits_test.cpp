@@ -10,7 +10,7 @@ using namespace moorage::test;
 
 namespace {
 
-std::unique_ptr<model> grouped(uint32_t head_dim, uint32_t experts = 8) {
+std::unique_ptr<model> make_grouped_model(uint32_t head_dim, uint32_t experts = 8) {
     const auto config = parse_model_config(
         R"({"model_type": "qwen3_moe", "hidden_size": 64, "num_hidden_layers": 2,
             "num_attention_heads": 16, "num_key_value_heads": 1, "head_dim": )" +
@@ -25,7 +25,7 @@ std::unique_ptr<model> grouped(uint32_t head_dim, uint32_t experts = 8) {
     return std::move(random_model(*config, {.seed = 3}).value());
 }
 
-std::unique_ptr<model> latent() {
+std::unique_ptr<model> make_latent_model() {
     const auto config = parse_model_config(
         R"({"model_type": "deepseek_v2", "hidden_size": 64, "num_hidden_layers": 2,
             "num_attention_heads": 16, "num_key_value_heads": 16, "n_routed_experts": 8,
@@ -43,37 +43,37 @@ std::unique_ptr<model> latent() {
 }
 
 // Logits of twelve tokens at once and two after them; or why there are none.
-short_outcome run(const model &of, bool exact, bool on_cpu) {
-    executor_drive drive(of, {.slots = 256, .random_routing = true, .seed = 5});
+short_outcome run(const model &tested_model, bool exact, bool on_cpu) {
+    executor_drive drive(tested_model, {.slots = 256, .random_routing = true, .seed = 5});
     gpu_executor_options options;
-    options.of = &of;
+    options.source_model = &tested_model;
     options.places = &drive.places;
     options.limits = {.tokens_max = 12, .context_max = 16, .outputs_max = 12};
     options.transfers_max = drive.transfers_max();
     options.threads = 1;
     options.exact = exact;
-    auto made = make_golden_machine(options, on_cpu);
-    if (!made) return {made.failure().text, {}};
-    drive.use(*made->where, *made->results);
+    auto machine = make_golden_machine(options, on_cpu);
+    if (!machine) return {machine.failure().text, {}};
+    drive.use(*machine->device_executor, *machine->results);
     std::vector<int32_t> ids(14);
     for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * 37 % 128);
     std::vector<float> logits;
-    for (uint32_t at = 0; at < 14; at += at == 0 ? 12 : 1) {
-        const auto part = std::span(ids).subspan(at, at == 0 ? 12 : 1);
-        if (const status done = drive.run(prompt_pass(part, 0, at, true)); !done)
+    for (uint32_t position = 0; position < 14; position += position == 0 ? 12 : 1) {
+        const auto part = std::span(ids).subspan(position, position == 0 ? 12 : 1);
+        if (const status done = drive.run(prompt_pass(part, 0, position, true)); !done)
             return {done.failure().text, {}};
-        const std::span<const float> own = made->results->logits();
-        logits.insert(logits.end(), own.begin(), own.end());
+        const std::span<const float> pass_logits = machine->results->logits();
+        logits.insert(logits.end(), pass_logits.begin(), pass_logits.end());
     }
     return {"", logits};
 }
 
 constexpr const char *gpus[] = {"sm_80", "sm_86", "sm_90"};
 
-void check(const model &of, bool exact, const char *gpu) {
-    const short_outcome expected = run(of, exact, true);
-    pretended::begin({.how = pretended::order::eager, .gpu = gpu});
-    const short_outcome is = run(of, exact, false);
+void check(const model &tested_model, bool exact, const char *gpu) {
+    const short_outcome expected = run(tested_model, exact, true);
+    pretended::begin({.stream_order = pretended::order::eager, .gpu = gpu});
+    const short_outcome is = run(tested_model, exact, false);
     REQUIRE(is.failure == "");
     CHECK(relative_error(is.logits, expected.logits) <= (exact ? golden_error_max : 1e-2));
 }
@@ -85,34 +85,35 @@ TEST_CASE("heads as wide as they may be fit on every GPU") {
         CAPTURE(gpu);
         for (const uint32_t head_dim : {128u, 256u, 512u}) {
             CAPTURE(head_dim);
-            const auto of = grouped(head_dim);
-            check(*of, false, gpu);
-            if (head_dim < 512) check(*of, true, gpu);
+            const auto tested_model = make_grouped_model(head_dim);
+            check(*tested_model, false, gpu);
+            if (head_dim < 512) check(*tested_model, true, gpu);
         }
-        const auto of = latent();
-        check(*of, false, gpu);
-        check(*of, true, gpu);
+        const auto tested_model = make_latent_model();
+        check(*tested_model, false, gpu);
+        check(*tested_model, true, gpu);
     }
 }
 
 TEST_CASE("more experts of few tokens than a launch has arguments for") {
-    const auto of = grouped(64, 96);  // 24 choices of 12 tokens, most of them of one expert each
-    check(*of, true, "sm_80");
-    check(*of, false, "sm_90");
+    const auto tested_model =
+        make_grouped_model(64, 96);  // 24 choices of 12 tokens, most of them of one expert each
+    check(*tested_model, true, "sm_80");
+    check(*tested_model, false, "sm_90");
 }
 
 // The error that a run on that GPU gives before it begins.
 static std::string refusal(const pretended::settings &gpu, uint32_t tokens_max = 12) {
     pretended::begin(gpu);
-    const auto of = grouped(64);
-    executor_drive drive(*of, {.slots = 16});
+    const auto tested_model = make_grouped_model(64);
+    executor_drive drive(*tested_model, {.slots = 16});
     gpu_executor_options options;
-    options.of = of.get();
+    options.source_model = tested_model.get();
     options.places = &drive.places;
     options.limits = {.tokens_max = tokens_max, .context_max = 16};
     options.transfers_max = drive.transfers_max();
-    const auto made = make_cuda_executor(options);
-    return made ? "" : made.failure().text;
+    const auto machine = make_cuda_executor(options);
+    return machine ? "" : machine.failure().text;
 }
 
 TEST_CASE("a GPU that the kernels are not for is refused before anything is brought there") {
@@ -154,16 +155,16 @@ TEST_CASE("passes of more tokens than a grid has blocks are refused before anyth
 }
 
 TEST_CASE("what does not fit in a block's shared memory is refused with the sizes") {
-    const auto of = grouped(512);
+    const auto tested_model = make_grouped_model(512);
     // 4 * (512 + 32 + 1) * 4 bytes of queries and weights, 64 * 516 * 4 of keys and values.
     pretended::begin({.gpu = "sm_86"});
     CHECK(
-        run(*of, true, false).failure ==
+        run(*tested_model, true, false).failure ==
         "a block of pretended GPU has 100 kB of shared memory and attention with heads of this "
         "size, compared with references, needs 141 kB; set executor to cpu, or take a larger GPU");
     CHECK(pretended::alive().none());
-    check(*of, true, "sm_80");
-    check(*of, true, "sm_90");
+    check(*tested_model, true, "sm_80");
+    check(*tested_model, true, "sm_90");
 }
 
 }  // namespace pretended_limits_test

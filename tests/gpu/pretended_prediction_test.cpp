@@ -23,55 +23,59 @@ struct outcome {
 
 outcome run(const opened_golden &golden, uint32_t slots, double cpu_share, bool predict,
             bool on_cpu) {
-    outcome out;
+    outcome result;
     golden_machine machine;
-    drive_options how;
-    how.slots = slots;
-    how.cpu_share = cpu_share;
-    how.predict = predict;
-    how.seed = 11;
+    drive_options drive_setup;
+    drive_setup.slots = slots;
+    drive_setup.cpu_share = cpu_share;
+    drive_setup.predict = predict;
+    drive_setup.seed = 11;
     values ahead;
     const executor_drive *driven = nullptr;
-    const auto keep = [](std::span<const float> from) { return values(from.begin(), from.end()); };
-    how.seen = [&](event_kind kind, uint32_t) {
+    const auto keep = [](std::span<const float> source) {
+        return values(source.begin(), source.end());
+    };
+    drive_setup.on_scores = [&](event_kind kind, uint32_t) {
         if (kind == event_kind::prediction) ahead = keep(machine.results->next_router_logits());
         if (kind != event_kind::gate) return;
-        out.router.push_back(keep(machine.results->router_logits()));
-        out.predicted.push_back(std::exchange(ahead, {}));
-        out.elsewhere.push_back(driven->misses + driven->on_cpu);
+        result.router.push_back(keep(machine.results->router_logits()));
+        result.predicted.push_back(std::exchange(ahead, {}));
+        result.elsewhere.push_back(driven->misses + driven->on_cpu);
     };
-    executor_drive drive(*golden.of, how);
+    executor_drive drive(*golden.source_model, drive_setup);
     driven = &drive;
     gpu_executor_options options;
-    options.of = golden.of.get();
+    options.source_model = golden.source_model.get();
     options.places = &drive.places;
     options.limits = golden_limits(golden.data);
     options.limits.predict = true;
     options.transfers_max = drive.transfers_max();
     options.threads = 1;
     options.exact = true;
-    auto made = make_golden_machine(options, on_cpu);
-    REQUIRE_MESSAGE(made.ok(), (made ? "" : made.failure().text));
-    machine = std::move(*made);
-    CHECK(machine.where->predicts());
-    drive.use(*machine.where, *machine.results);
+    auto created = make_golden_machine(options, on_cpu);
+    REQUIRE_MESSAGE(created.ok(), (created ? "" : created.failure().text));
+    machine = std::move(*created);
+    CHECK(machine.device_executor->predicts());
+    drive.use(*machine.device_executor, *machine.results);
     const std::span ids(golden.data.input_ids);
-    for (uint32_t at = 0; at < 17; at += at == 0 ? 12 : 1) {
-        const status done = drive.run(prompt_pass(ids.subspan(at, at == 0 ? 12 : 1), 0, at, false));
+    for (uint32_t position = 0; position < 17; position += position == 0 ? 12 : 1) {
+        const status done = drive.run(
+            prompt_pass(ids.subspan(position, position == 0 ? 12 : 1), 0, position, false));
         REQUIRE(done.ok());
     }
-    out.logits = keep(machine.results->logits());
-    return out;
+    result.logits = keep(machine.results->logits());
+    return result;
 }
 
 void check(const std::string &name) {
     CAPTURE(name);
     const opened_golden golden(name);
-    const uint32_t experts = golden.of->config().experts;
-    const auto all = static_cast<uint32_t>(golden.of->config().moe_layers().size()) * experts;
-    for (const pretended::order how : {pretended::order::lazy, pretended::order::drawn}) {
+    const uint32_t experts = golden.source_model->config().experts;
+    const auto pages =
+        static_cast<uint32_t>(golden.source_model->config().moe_layers().size()) * experts;
+    for (const pretended::order stream_order : {pretended::order::lazy, pretended::order::drawn}) {
         const outcome reference = run(golden, experts, 0.5, true, true);
-        pretended::begin({.how = how});
+        pretended::begin({.stream_order = stream_order});
         const outcome is = run(golden, experts, 0.5, true, false);
         const outcome plain = run(golden, experts, 0.5, false, false);
         uint32_t predictions = 0;
@@ -85,17 +89,18 @@ void check(const std::string &name) {
             CHECK(is.router[i] == plain.router[i]);
         }
         CHECK(is.logits == plain.logits);
-        CHECK(predictions == 6 * (all / experts - 1));
+        CHECK(predictions == 6 * (pages / experts - 1));
     }
     // If every expert was resident, the prediction equals the later scores.
-    pretended::begin({.how = pretended::order::eager});
-    const outcome there = run(golden, all, 0, true, false);
+    pretended::begin({.stream_order = pretended::order::eager});
+    const outcome resident = run(golden, pages, 0, true, false);
     uint32_t whole = 0;
-    for (size_t i = 1; i < there.router.size(); ++i) {
-        if (there.predicted[i].empty() || there.elsewhere[i] != there.elsewhere[i - 1]) continue;
+    for (size_t i = 1; i < resident.router.size(); ++i) {
+        if (resident.predicted[i].empty() || resident.elsewhere[i] != resident.elsewhere[i - 1])
+            continue;
         ++whole;
         CAPTURE(i);
-        CHECK(there.predicted[i] == there.router[i]);
+        CHECK(resident.predicted[i] == resident.router[i]);
     }
     CHECK(whole > 0);
 }
@@ -124,7 +129,7 @@ TEST_CASE("a run that has room for every expert predicts what it will choose") {
     config.prefetch.plugin = "smoe";
     for (const bool resident : {true, false}) {
         CAPTURE(resident);
-        pretended::begin({.how = pretended::order::eager});
+        pretended::begin({.stream_order = pretended::order::eager});
         config.prefetch.params = {{"from_resident", resident, "test"}};
         const auto report = moorage::core::run(config, shared, {});
         REQUIRE_MESSAGE(report.ok(), (report ? "" : report.failure().text));

@@ -12,23 +12,23 @@ namespace {
 
 double error_on_gpu(const rotations_golden &golden, const std::vector<model_request> &requests,
                     const model_source_options &source_options) {
-    model_source from(*golden.of, requests, source_options);
-    executor_drive drive(*golden.of, {.slots = 5, .cpu_share = 0.25, .seed = 3});
+    model_source source(*golden.loaded_model, requests, source_options);
+    executor_drive drive(*golden.loaded_model, {.slots = 5, .cpu_share = 0.25, .seed = 3});
     gpu_executor_options options;
-    options.of = golden.of.get();
+    options.source_model = golden.loaded_model.get();
     options.places = &drive.places;
-    options.limits = {.tokens_max = from.tokens_max(),
-                      .streams = from.streams(),
-                      .context_max = from.context_max(),
-                      .outputs_max = from.outputs_max()};
+    options.limits = {.tokens_max = source.tokens_max(),
+                      .streams = source.streams(),
+                      .context_max = source.context_max(),
+                      .outputs_max = source.outputs_max()};
     options.transfers_max = drive.transfers_max();
     options.threads = 1;
     options.exact = true;
     options.patience_s = 60;
-    auto made = make_golden_machine(options, false);
-    REQUIRE_MESSAGE(made.ok(), (made ? "" : made.failure().text));
-    drive.use(*made->where, *made->results);
-    return error_of_requests(golden, requests, from, *made->results, [&](const pass &tokens) {
+    auto machine = make_golden_machine(options, false);
+    REQUIRE_MESSAGE(machine.ok(), (machine ? "" : machine.failure().text));
+    drive.use(*machine->device_executor, *machine->results);
+    return error_of_requests(golden, requests, source, *machine->results, [&](const pass &tokens) {
         const status done = drive.run(tokens);
         REQUIRE_MESSAGE(done.ok(), (done ? "" : done.failure().text));
     });

@@ -26,8 +26,9 @@ struct pretended_run {
         config.experts = pages() / 8;
     }
     uint32_t pages() {
-        const model_config &of = (*shared.open_model(config.model))->of->config();
-        return static_cast<uint32_t>(of.moe_layers().size()) * of.experts;
+        const model_config &opened_config =
+            (*shared.open_model(config.model))->loaded_model->config();
+        return static_cast<uint32_t>(opened_config.moe_layers().size()) * opened_config.experts;
     }
     // A quarter of the experts is in host memory, the others on disk.
     void read_disk() {

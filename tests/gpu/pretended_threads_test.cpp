@@ -15,11 +15,11 @@ using namespace moorage::test;
 TEST_CASE("a golden model is right, and without a race, with a thread for each stream") {
     const bool deaf = std::getenv("PRETENDED_DEAF") != nullptr;
     const opened_golden golden("olmoe");
-    for (const golden_layout &layout : golden_layouts(*golden.of)) {
+    for (const golden_layout &layout : golden_layouts(*golden.source_model)) {
         CAPTURE(layout.name);
-        pretended::begin({.how = pretended::order::threads, .deaf = deaf});
-        const std::string off = what_is_off(golden, layout);
-        if (!deaf) CHECK(off == "");
+        pretended::begin({.stream_order = pretended::order::threads, .ignores_events = deaf});
+        const std::string difference = find_difference(golden, layout);
+        if (!deaf) CHECK(difference == "");
         CHECK(pretended::alive().none());
     }
 }
@@ -29,16 +29,16 @@ TEST_CASE("two GPUs' streams, and the copies between them, are parted by events"
     run.config.profile = "rtx_3090";
     run.config.dispatch.plugin = "load_all";
     run.config.prefill = 4;
-    pretended::begin({.how = pretended::order::threads});
+    pretended::begin({.stream_order = pretended::order::threads});
     const auto whole = run();
     REQUIRE(whole.ok());
     run.config.devices.profiles = {"rtx_3090", "rtx_3090"};
     for (const bool peers : {true, false}) {
         CAPTURE(peers);
-        pretended::begin({.how = pretended::order::threads, .devices = 2, .peers = peers});
-        const auto made = run();
-        REQUIRE(made.ok());
-        CHECK(made->text.nll == whole->text.nll);
+        pretended::begin({.stream_order = pretended::order::threads, .devices = 2, .peers = peers});
+        const auto report = run();
+        REQUIRE(report.ok());
+        CHECK(report->text.nll == whole->text.nll);
     }
 }
 
@@ -48,14 +48,14 @@ TEST_CASE("what is read from disk is parted from its copies and from the CPU's e
         pretended_run run("olmoe");
         run.config.dispatch.plugin = dispatch;
         run.config.prefill = 4;
-        pretended::begin({.how = pretended::order::threads});
+        pretended::begin({.stream_order = pretended::order::threads});
         const auto whole = run();
         REQUIRE(whole.ok());
         run.read_disk();
-        pretended::begin({.how = pretended::order::threads});
-        const auto made = run();
-        REQUIRE(made.ok());
-        CHECK(made->text.nll == whole->text.nll);
-        CHECK(made->host->disk_bytes != 0);
+        pretended::begin({.stream_order = pretended::order::threads});
+        const auto report = run();
+        REQUIRE(report.ok());
+        CHECK(report->text.nll == whole->text.nll);
+        CHECK(report->host->disk_bytes != 0);
     }
 }

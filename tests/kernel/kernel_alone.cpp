@@ -136,7 +136,7 @@ bool is_equal(const char *figure, uint64_t value, uint64_t expected) {
 int main() {
     trace_in_memory trace;
     cost_model costs(make_hardware(), make_shape());
-    moorage_costs shown_costs = costs.summary(1);
+    moorage_costs policy_costs = costs.summary(1);
     emulator device(costs, transfers_max, nullptr);
     ledger memory(1, expert_count, {slot_count},
                   std::make_unique<arena>(1, expert_count, expert_rows, slot_count,
@@ -154,7 +154,7 @@ int main() {
     limits.expert_bytes = expert_bytes;
     const machine_table table({costs, {}}, std::vector<uint32_t>{slot_count}, MOORAGE_NONE, {});
     table.show_in(limits);
-    policy_maker policies({memory.view(), &shown_costs, device.clock(), nullptr, 0, &faults},
+    policy_maker policies({memory.view(), &policy_costs, device.clock(), nullptr, 0, &faults},
                           limits);
 
     const stages run_stages{
@@ -162,11 +162,11 @@ int main() {
         policies.make("uniform", "budget"),    policies.make("none", "prefetch"),
         policies.make("load_all", "dispatch"), policies.make("direct", "transport")};
     run_report report;
-    pipeline line({.from = &trace,
-                   .where = &device,
+    pipeline line({.pass_source = &trace,
+                   .run_executor = &device,
                    .costs = &costs,
-                   .shown = &shown_costs,
-                   .truth = memories(&memory),
+                   .policy_costs = &policy_costs,
+                   .device_memories = memories(&memory),
                    .faults = &faults,
                    .policies = run_stages,
                    .slots = {slot_count},

@@ -37,60 +37,60 @@ class Proxy(threading.Thread):
     def run(self):
         while True:
             try:
-                came, _ = self.listener.accept()
+                client, _ = self.listener.accept()
             except OSError:
                 return
             if self.mode == "cut":
-                came.close()
+                client.close()
                 continue
             try:
-                there = socket.create_connection(("127.0.0.1", self.target), timeout=2)
+                server = socket.create_connection(("127.0.0.1", self.target), timeout=2)
             except OSError:
-                came.close()
+                client.close()
                 continue
-            for one in (came, there):
-                one.settimeout(None)
-                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for connection in (client, server):
+                connection.settimeout(None)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self.guard:
-                self.pairs.append((came, there))
-            threading.Thread(target=self.pass_on, args=(came, there, "there"), daemon=True).start()
-            threading.Thread(target=self.pass_on, args=(there, came, "back"), daemon=True).start()
+                self.pairs.append((client, server))
+            threading.Thread(target=self.pass_on, args=(client, server, "there"), daemon=True).start()
+            threading.Thread(target=self.pass_on, args=(server, client, "back"), daemon=True).start()
 
     def pass_on(self, source, target, way):
         try:
             while True:
-                some = source.recv(1 << 16)
-                if not some:
+                data = source.recv(1 << 16)
+                if not data:
                     break
                 while self.mode == "mute" or self.mode == "mute_" + way:
                     time.sleep(0.02)
                 if self.delay_s:
                     time.sleep(self.delay_s)
                 if self.bytes_per_s:
-                    time.sleep(len(some) / self.bytes_per_s)
-                for part in self.spoil(some) if self.spoil and random.random() < 0.2 else [some]:
+                    time.sleep(len(data) / self.bytes_per_s)
+                for part in self.spoil(data) if self.spoil and random.random() < 0.2 else [data]:
                     if part is None:
                         source.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
                         raise OSError
                     target.sendall(part)
         except OSError:
             pass
-        for one in (source, target):
+        for connection in (source, target):
             try:
-                one.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
-            one.close()
+            connection.close()
 
     def cut(self):
         self.mode = "cut"
         with self.guard:
             pairs, self.pairs = self.pairs, []
         for pair in pairs:
-            for one in pair:
+            for connection in pair:
                 try:
-                    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-                    one.shutdown(socket.SHUT_RDWR)
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+                    connection.shutdown(socket.SHUT_RDWR)
                 except OSError:
                     pass
 
@@ -100,22 +100,22 @@ class Proxy(threading.Thread):
 
 def free_ports(count):
     held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
+    ports = [listener.getsockname()[1] for listener in held]
+    for listener in held:
+        listener.close()
     return ports
 
 
 def make_certificates(folder):
-    def openssl(*words, **more):
-        subprocess.run(["openssl", *words], check=True, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=folder, **more)
+    def openssl(*words, **options):
+        subprocess.run(["openssl", *words], check=True, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=folder, **options)
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     openssl("req", "-x509", *curve, "-days", "3650", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=cluster")
-    for name, days in [(one, 365) for one in NAMES + ["client", "etcd"]] + [("expired", -1)]:
-        shown = "two" if name == "expired" else name
-        openssl("req", *curve, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={shown}")
+    for name, days in [(name, 365) for name in NAMES + ["client", "etcd"]] + [("expired", -1)]:
+        subject = "two" if name == "expired" else name
+        openssl("req", *curve, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={subject}")
         with open(os.path.join(folder, f"{name}.ext"), "w") as file:
-            file.write("subjectAltName=IP:127.0.0.1\n" if name == "etcd" else f"subjectAltName=DNS:{shown}\n")
+            file.write("subjectAltName=IP:127.0.0.1\n" if name == "etcd" else f"subjectAltName=DNS:{subject}\n")
         openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
                 "-days", str(days), "-extfile", f"{name}.ext", "-out", f"{name}.pem")
 
@@ -147,15 +147,15 @@ class Etcd:
 
     def settings(self, name):
         """What a node, or a command, needs to use them."""
-        made = [f"--set=registry.endpoints={json.dumps(self.clients)}"]
+        options = [f"--set=registry.endpoints={json.dumps(self.clients)}"]
         if self.tls:
-            made += [f"--set=registry.{key}={os.path.join(self.folder, file)}" for key, file in
-                     (("certificate", f"{name}.pem"), ("key", f"{name}.key"), ("ca", "ca.pem"))]
-        return made
+            options += [f"--set=registry.{key}={os.path.join(self.folder, file)}" for key, file in
+                        (("certificate", f"{name}.pem"), ("key", f"{name}.key"), ("ca", "ca.pem"))]
+        return options
 
     def put(self, key, value):
         """The HTTP code of the answer; 0: none came."""
-        body = json.dumps({what: base64.b64encode(text.encode()).decode() for what, text in (("key", key), ("value", value))})
+        body = json.dumps({field: base64.b64encode(text.encode()).decode() for field, text in (("key", key), ("value", value))})
         for client in self.clients:
             try:
                 return urllib.request.urlopen(f"{client}/v3/kv/put", body.encode(), timeout=2).status
@@ -173,9 +173,9 @@ class Etcd:
         for number in range(len(self.clients)):
             self.start(number)
 
-    def tell(self, number, what):
+    def tell(self, number, signal_number):
         if number in self.members:
-            os.kill(self.members[number].pid, what)
+            os.kill(self.members[number].pid, signal_number)
 
     def kill(self, number):
         member = self.members.pop(number)
@@ -230,10 +230,10 @@ class Cluster:
         return [f"--set=wire.{key}={os.path.join(self.folder, file)}" for key, file in
                 (("certificate", f"{name}.pem"), ("key", f"{name}.key"), ("ca", "ca.pem"))] + ["--set=wire.security=tls"]
 
-    def start(self, name, *more, under=()):
-        """`under`: words before the program, such as prlimit's."""
-        words = [*self.enter.get(name, []), *under, self.program, "node", self.file, "--server", name,
-                 "--set=run.threads=1", *self.security(name), *more]
+    def start(self, name, *options, prefix=()):
+        """`prefix`: words before the program, such as prlimit's."""
+        words = [*self.enter.get(name, []), *prefix, self.program, "node", self.file, "--server", name,
+                 "--set=run.threads=1", *self.security(name), *options]
         if self.address[name] != self.listen[name]:
             words += ["--listen", self.listen[name]]
         self.nodes[name] = subprocess.Popen(words, stdout=self.log, stderr=self.log, start_new_session=True)
@@ -261,10 +261,10 @@ class Cluster:
         except Exception:
             return None
 
-    def tell(self, name, what):
+    def tell(self, name, signal_number):
         """To the node and its supervisor, which are a group."""
         if name in self.nodes:
-            os.killpg(self.nodes[name].pid, what)
+            os.killpg(self.nodes[name].pid, signal_number)
 
     def process(self, name):
         """The process that serves: the child of the one that was started."""
@@ -276,12 +276,12 @@ class Cluster:
                 return pid
             pid = int(children[0])
 
-    def kill(self, name, what=signal.SIGKILL):
+    def kill(self, name, signal_number=signal.SIGKILL):
         node = self.nodes.pop(name)
         if node.poll() is None:  # else it has ended by itself
             os.killpg(node.pid, signal.SIGCONT)
             # A process that dies takes its supervisor along, and the other way round.
-            os.killpg(node.pid, what) if what == signal.SIGKILL else os.kill(node.pid, what)
+            os.killpg(node.pid, signal_number) if signal_number == signal.SIGKILL else os.kill(node.pid, signal_number)
         return node.wait()
 
     def rss_kib(self, name):
@@ -294,10 +294,10 @@ class Cluster:
     def descriptors(self, name):
         return len(os.listdir(f"/proc/{self.process(name)}/fd"))
 
-    def begin_load(self, *more):
+    def begin_load(self, *options):
         answers = os.path.join(self.folder, f"answers{random.random()}")
         words = [*self.enter.get("client", []), self.program, "load", self.file, "--answers", answers, "--json", answers + ".json",
-                 *self.security("client"), *more]
+                 *self.security("client"), *options]
         return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=self.log), answers
 
     def end_load(self, load):
@@ -309,8 +309,8 @@ class Cluster:
             report = json.load(file)
         return lines, report
 
-    def load(self, *more):
-        return self.end_load(self.begin_load(*more))
+    def load(self, *options):
+        return self.end_load(self.begin_load(*options))
 
     def reference(self):
         """What each prompt is continued with by a process that has all experts: no call leaves it."""

@@ -41,15 +41,15 @@ def off(pinned, found):
     """Why the line is not the pinned one; empty: it is."""
     if words(pinned, PIN) != words(found, NUMBER):
         return "the words differ"
-    for pin, now in zip(PIN.finditer(pinned), NUMBER.finditer(found)):
+    for pin, number in zip(PIN.finditer(pinned), NUMBER.finditer(found)):
         if pin.group() == "*":
             continue
-        want, got = value(pin.group()), value(now.group())
+        want, printed = value(pin.group()), value(number.group())
         slack = max(SHARE * abs(want), 1.001 * digit(pin.group()))
         if pinned[pin.end():pin.end() + 2].strip().startswith("%"):
             slack = max(slack, POINTS)
-        if abs(got - want) > slack:
-            return f"{now.group()} is not {pin.group()}"
+        if abs(printed - want) > slack:
+            return f"{number.group()} is not {pin.group()}"
     return ""
 
 
@@ -58,8 +58,8 @@ def masked(old, new):
     if words(old, PIN) != words(new, NUMBER):
         return new
     stars = [pin.group() == "*" for pin in PIN.finditer(old)]
-    at = iter(stars)
-    return NUMBER.sub(lambda found: "*" if next(at) else found.group(), new)
+    remaining = iter(stars)
+    return NUMBER.sub(lambda found: "*" if next(remaining) else found.group(), new)
 
 
 def main():
@@ -80,9 +80,9 @@ def main():
         pinned += [""] * (len(lines) - len(pinned))
         file.write_text("\n".join(map(masked, pinned, lines)) + "\n")
         return 0
-    wrong = [(at, why) for at, why in enumerate(map(off, pinned, lines)) if why]
-    for at, why in wrong:
-        print(f"{file.name}:{at + 1}: {why}\n  pinned {pinned[at]}\n  now    {lines[at]}",
+    wrong = [(index, reason) for index, reason in enumerate(map(off, pinned, lines)) if reason]
+    for index, reason in wrong:
+        print(f"{file.name}:{index + 1}: {reason}\n  pinned {pinned[index]}\n  now    {lines[index]}",
               file=sys.stderr)
     if len(pinned) != len(lines):
         print(f"{file.name}: {len(pinned)} lines are pinned, {len(lines)} printed", file=sys.stderr)

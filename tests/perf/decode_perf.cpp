@@ -42,26 +42,26 @@ struct machine_bounds {
     }
 };
 machine_bounds &bounds() {
-    static machine_bounds made;
-    return made;
+    static machine_bounds measured;
+    return measured;
 }
 
-uint64_t bytes_of_mlp(const mlp_weights &of) {
-    return bytes_of(of.gate) + bytes_of(of.up) + bytes_of(of.down);
+uint64_t bytes_of_mlp(const mlp_weights &mlp) {
+    return bytes_of(mlp.gate) + bytes_of(mlp.up) + bytes_of(mlp.down);
 }
 
 // Bytes of all weights that one token reads: dense parts, its experts, the head.
-uint64_t bytes_per_token(const model &of) {
-    uint64_t bytes = bytes_of(of.weights().head);
-    for (const layer_weights &layer : of.weights().layers) {
+uint64_t bytes_per_token(const model &source_model) {
+    uint64_t bytes = bytes_of(source_model.weights().head);
+    for (const layer_weights &layer : source_model.weights().layers) {
         const attention_weights &a = layer.attention;
-        for (const matrix *one : {&a.query, &a.key, &a.value, &a.output, &a.query_a, &a.query_b,
-                                  &a.kv_a, &a.kv_b, &layer.router, &layer.shared_gate})
-            if (*one) bytes += bytes_of(*one);
-        for (const mlp_weights *one : {&layer.dense, &layer.shared})
-            if (one->gate) bytes += bytes_of_mlp(*one);
+        for (const matrix *weights : {&a.query, &a.key, &a.value, &a.output, &a.query_a, &a.query_b,
+                                      &a.kv_a, &a.kv_b, &layer.router, &layer.shared_gate})
+            if (*weights) bytes += bytes_of(*weights);
+        for (const mlp_weights *mlp : {&layer.dense, &layer.shared})
+            if (mlp->gate) bytes += bytes_of_mlp(*mlp);
         if (!layer.experts.empty())
-            bytes += of.config().top_k * bytes_of_mlp(layer.experts.front());
+            bytes += source_model.config().top_k * bytes_of_mlp(layer.experts.front());
     }
     return bytes;
 }
@@ -73,8 +73,8 @@ std::unique_ptr<model> slice() {
     config->moe.resize(2);
     config->vocabulary = 32768;
     if (!config->attention.sliding.empty()) config->attention.sliding.resize(2);
-    auto made = random_model(*config, {.seed = 1});
-    return made ? std::move(made).value() : nullptr;
+    auto shape_model = random_model(*config, {.seed = 1});
+    return shape_model ? std::move(shape_model).value() : nullptr;
 }
 
 std::unique_ptr<model> demo() {
@@ -86,9 +86,9 @@ std::unique_ptr<model> demo() {
 // only a few of them are timed. A trained model's routers are as they are.
 class watched_spread {
 public:
-    watched_spread(forward &run, const model &of)
-        : spread_(static_cast<uint32_t>(of.config().moe_layers().size()), of.config().experts,
-                  of.config().top_k) {
+    watched_spread(forward &run, const model &source_model)
+        : spread_(static_cast<uint32_t>(source_model.config().moe_layers().size()),
+                  source_model.config().experts, source_model.config().top_k) {
         run.watch([this](uint32_t layer, std::span<const uint32_t> chosen) {
             spread_.add(layer, chosen);
         });
@@ -103,24 +103,24 @@ private:
     moorage::test::expert_spread spread_;
 };
 
-std::vector<int32_t> some_ids(const model &of, size_t count) {
+std::vector<int32_t> make_ids(const model &source_model, size_t count) {
     std::vector<int32_t> ids(count);
     for (size_t i = 0; i < count; ++i)
-        ids[i] = static_cast<int32_t>((i * 2654435761u + 12345) % of.config().vocabulary);
+        ids[i] = static_cast<int32_t>((i * 2654435761u + 12345) % source_model.config().vocabulary);
     return ids;
 }
 
 // Decode after a prompt of 32 tokens; the median step counts.
 void decode(benchmark::State &state, std::unique_ptr<model> (*open)()) {
-    const std::unique_ptr<model> of = open();
-    if (!of) return state.SkipWithError("no model");
+    const std::unique_ptr<model> source_model = open();
+    if (!source_model) return state.SkipWithError("no model");
     constexpr uint32_t steps = 96;
-    auto compute =
-        cpu_model::create(*of, bounds().pool, {.tokens_max = 32, .context_max = 32 + steps});
+    auto compute = cpu_model::create(*source_model, bounds().pool,
+                                     {.tokens_max = 32, .context_max = 32 + steps});
     if (!compute) return state.SkipWithError(compute.failure().text.c_str());
-    forward run(**compute, *of);
-    const watched_spread spread(run, *of);
-    const std::vector<int32_t> ids = some_ids(*of, 32 + steps);
+    forward run(**compute, *source_model);
+    const watched_spread spread(run, *source_model);
+    const std::vector<int32_t> ids = make_ids(*source_model, 32 + steps);
     std::vector<double> seconds;
     for (auto _ : state) {
         run(prompt_pass({ids.data(), 32}, 0, 0, false));
@@ -136,8 +136,8 @@ void decode(benchmark::State &state, std::unique_ptr<model> (*open)()) {
     std::nth_element(seconds.begin(), seconds.begin() + ptrdiff_t(seconds.size() / 2),
                      seconds.end());
     const double median = seconds[seconds.size() / 2];
-    const double rate = static_cast<double>(bytes_per_token(*of)) / median;
-    state.counters["MB_per_token"] = static_cast<double>(bytes_per_token(*of)) / 1e6;
+    const double rate = static_cast<double>(bytes_per_token(*source_model)) / median;
+    state.counters["MB_per_token"] = static_cast<double>(bytes_per_token(*source_model)) / 1e6;
     state.counters["us_per_token"] = median * 1e6;
     state.counters["GB_per_s"] = rate / 1e9;
     state.counters["of_bandwidth"] = rate / bounds().bytes_per_second;
@@ -145,15 +145,15 @@ void decode(benchmark::State &state, std::unique_ptr<model> (*open)()) {
 }
 
 void prefill(benchmark::State &state, std::unique_ptr<model> (*open)()) {
-    const std::unique_ptr<model> of = open();
-    if (!of) return state.SkipWithError("no model");
+    const std::unique_ptr<model> source_model = open();
+    if (!source_model) return state.SkipWithError("no model");
     constexpr uint32_t tokens = 512;
-    auto compute =
-        cpu_model::create(*of, bounds().pool, {.tokens_max = tokens, .context_max = tokens});
+    auto compute = cpu_model::create(*source_model, bounds().pool,
+                                     {.tokens_max = tokens, .context_max = tokens});
     if (!compute) return state.SkipWithError(compute.failure().text.c_str());
-    forward run(**compute, *of);
-    const watched_spread spread(run, *of);
-    const std::vector<int32_t> ids = some_ids(*of, tokens);
+    forward run(**compute, *source_model);
+    const watched_spread spread(run, *source_model);
+    const std::vector<int32_t> ids = make_ids(*source_model, tokens);
     std::vector<double> seconds;
     for (auto _ : state) {
         const auto begun = std::chrono::steady_clock::now();
@@ -165,8 +165,9 @@ void prefill(benchmark::State &state, std::unique_ptr<model> (*open)()) {
     std::nth_element(seconds.begin(), seconds.begin() + ptrdiff_t(seconds.size() / 2),
                      seconds.end());
     // Two operations a weight and token; the head computes one token only. 16 bits a weight.
-    const double weights =
-        static_cast<double>(bytes_per_token(*of) - bytes_of(of->weights().head)) / 2;
+    const double weights = static_cast<double>(bytes_per_token(*source_model) -
+                                               bytes_of(source_model->weights().head)) /
+                           2;
     const double rate = 2 * weights * tokens / seconds[seconds.size() / 2];
     state.counters["tokens_per_s"] = tokens / seconds[seconds.size() / 2];
     state.counters["GFLOP_per_s"] = rate / 1e9;
@@ -197,7 +198,7 @@ void decode_run(benchmark::State &state) {
     bounds().measure();
     const double best = *std::min_element(tpot_ms.begin(), tpot_ms.end());
     const double bytes =
-        static_cast<double>(bytes_per_token(*(*shared.open_model(config.model))->of));
+        static_cast<double>(bytes_per_token(*(*shared.open_model(config.model))->loaded_model));
     state.counters["us_per_token"] = best * 1e3;
     state.counters["of_bandwidth"] = bytes / (best * 1e-3) / bounds().bytes_per_second;
 }

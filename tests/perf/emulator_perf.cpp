@@ -43,16 +43,16 @@ struct bench {
 
 // attention, two experts of which one is loaded, per layer: four events.
 void emulator_events(benchmark::State &state) {
-    bench on(100, 0);
+    bench fixture(100, 0);
     const auto hardware = load_hardware({"rtx_4090", "", "", "."});
     const auto shape = load_shape("Mixtral-8x7B", ".");
     if (!hardware || !shape) return state.SkipWithError("profile or shape not found");
     const cost_model costs(*hardware, *shape);
     emulator machine(costs, 4, nullptr);
-    pass one;
-    one.tokens.push_back({});
+    pass tokens;
+    tokens.tokens.push_back({});
     for (auto _ : state) {
-        machine.attention(0, one);
+        machine.attention(0, tokens);
         machine.expect(0);
         machine.send({.page = 1, .bytes = shape->expert_bytes});
         machine.expert_on_gpu({.page = 0, .tokens = 1, .tag = 0});
@@ -67,12 +67,12 @@ BENCHMARK(emulator_events);
 
 void emulated_tokens(benchmark::State &state) {
     const uint64_t tokens = static_cast<uint64_t>(state.range(0));
-    bench on(tokens, 0);
-    if (!on.ready()) return state.SkipWithError("no trace or no policies");
+    bench fixture(tokens, 0);
+    if (!fixture.ready()) return state.SkipWithError("no trace or no policies");
     run_options options;
     options.optimum = false;
     for (auto _ : state) {
-        const auto report = run(on.config, on.shared, options);
+        const auto report = run(fixture.config, fixture.shared, options);
         if (!report) return state.SkipWithError(report.failure().text.c_str());
     }
     state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * tokens));
@@ -84,16 +84,16 @@ BENCHMARK(emulated_tokens)->Arg(5'000)->Arg(20'000)->Arg(80'000)->Unit(benchmark
 // transport). All experts are resident after the first passes. Items are layer steps.
 void host_step(benchmark::State &state) {
     const uint64_t tokens = 20'000;
-    bench on(tokens, 4);
-    if (!on.ready()) return state.SkipWithError("no trace or no policies");
-    on.config.experts = 256;
-    on.config.dispatch.plugin = "cost";
-    on.config.dispatch.params = {{"keep", 1e6, "perf"}};  // an answer for every item: load it
-    on.config.prefetch.plugin = "next_gate";
+    bench fixture(tokens, 4);
+    if (!fixture.ready()) return state.SkipWithError("no trace or no policies");
+    fixture.config.experts = 256;
+    fixture.config.dispatch.plugin = "cost";
+    fixture.config.dispatch.params = {{"keep", 1e6, "perf"}};  // an answer for every item: load it
+    fixture.config.prefetch.plugin = "next_gate";
     run_options options;
     options.optimum = false;
     for (auto _ : state) {
-        const auto report = run(on.config, on.shared, options);
+        const auto report = run(fixture.config, fixture.shared, options);
         if (!report) return state.SkipWithError(report.failure().text.c_str());
     }
     state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * tokens * 32));
@@ -112,16 +112,16 @@ void echo_step(benchmark::State &state) {
                                 .reuse = 0.5,
                                 .predictions = 16,
                                 .prediction_accuracy = 0.8};
-    bench on(options, "DeepSeek-V3");
-    if (!on.ready()) return state.SkipWithError("no trace or no policies");
-    on.config.experts = 58 * 64;
-    on.config.buffer_experts = 16;
-    on.config.cache.plugin = on.config.prefetch.plugin = "echo";
-    on.config.dispatch.plugin = "overlap";
-    run_options how;
-    how.optimum = false;
+    bench fixture(options, "DeepSeek-V3");
+    if (!fixture.ready()) return state.SkipWithError("no trace or no policies");
+    fixture.config.experts = 58 * 64;
+    fixture.config.buffer_experts = 16;
+    fixture.config.cache.plugin = fixture.config.prefetch.plugin = "echo";
+    fixture.config.dispatch.plugin = "overlap";
+    run_options emulation_options;
+    emulation_options.optimum = false;
     for (auto _ : state) {
-        const auto report = run(on.config, on.shared, how);
+        const auto report = run(fixture.config, fixture.shared, emulation_options);
         if (!report) return state.SkipWithError(report.failure().text.c_str());
     }
     state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * tokens * options.layers));

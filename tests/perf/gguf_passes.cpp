@@ -49,43 +49,46 @@ struct clock_pair {
 clock_pair now() {
     rusage used{};
     getrusage(RUSAGE_SELF, &used);
-    const auto seconds = [](const timeval &of) {
-        return static_cast<double>(of.tv_sec) + 1e-6 * static_cast<double>(of.tv_usec);
+    const auto seconds = [](const timeval &time) {
+        return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
     };
     const auto wall = std::chrono::steady_clock::now().time_since_epoch();
     return {std::chrono::duration<double>(wall).count(),
             seconds(used.ru_utime) + seconds(used.ru_stime)};
 }
 
-double bytes_of_token(const model &of) {
-    double bytes = static_cast<double>(bytes_of(of.weights().head));
-    for (const layer_weights &layer : of.weights().layers)
-        each_matrix(layer, [&](const matrix &one) { bytes += static_cast<double>(bytes_of(one)); });
-    for (const layer_weights &layer : of.weights().layers)
-        for (size_t i = of.config().top_k; i < layer.experts.size(); ++i)
-            each_matrix(layer.experts[i],
-                        [&](const matrix &one) { bytes -= static_cast<double>(bytes_of(one)); });
+double bytes_of_token(const model &source_model) {
+    double bytes = static_cast<double>(bytes_of(source_model.weights().head));
+    for (const layer_weights &layer : source_model.weights().layers)
+        each_matrix(
+            layer, [&](const matrix &weights) { bytes += static_cast<double>(bytes_of(weights)); });
+    for (const layer_weights &layer : source_model.weights().layers)
+        for (size_t i = source_model.config().top_k; i < layer.experts.size(); ++i)
+            each_matrix(layer.experts[i], [&](const matrix &weights) {
+                bytes -= static_cast<double>(bytes_of(weights));
+            });
     return bytes;
 }
 
-int run(char **given) {
-    const auto opened = open_model(given[0]);
+int run(char **arguments) {
+    const auto opened = open_model(arguments[0]);
     if (!opened) return std::fprintf(stderr, "%s\n", opened.failure().text.c_str()), 1;
-    const model &of = **opened;
-    const std::string mode = given[1];
-    thread_pool pool(static_cast<uint32_t>(std::atoi(given[2])),
+    const model &source_model = **opened;
+    const std::string mode = arguments[1];
+    thread_pool pool(static_cast<uint32_t>(std::atoi(arguments[2])),
                      mode == "exact" ? arithmetic::exact : arithmetic::fast);
     use_matrix_registers(mode != "fast-vectors");
-    const auto prompt = static_cast<uint32_t>(std::atoi(given[3]));
-    const auto count = static_cast<uint32_t>(std::atoi(given[4]));
+    const auto prompt = static_cast<uint32_t>(std::atoi(arguments[3]));
+    const auto count = static_cast<uint32_t>(std::atoi(arguments[4]));
     cpu_model_limits limits;
     limits.tokens_max = prompt;
     limits.context_max = prompt + count + 1;
-    auto compute = cpu_model::create(of, pool, limits);
+    auto compute = cpu_model::create(source_model, pool, limits);
     if (!compute) return std::fprintf(stderr, "%s\n", compute.failure().text.c_str()), 1;
-    forward pass(**compute, of);
-    const uint32_t layers = static_cast<uint32_t>(of.config().moe_layers().size());
-    moorage::test::expert_spread spread(layers, of.config().experts, of.config().top_k);
+    forward pass(**compute, source_model);
+    const uint32_t layers = static_cast<uint32_t>(source_model.config().moe_layers().size());
+    moorage::test::expert_spread spread(layers, source_model.config().experts,
+                                        source_model.config().top_k);
     pass.watch(
         [&](uint32_t layer, std::span<const uint32_t> chosen) { spread.add(layer, chosen); });
     std::vector<int32_t> ids(prompt);
@@ -109,7 +112,7 @@ int run(char **given) {
     const double read = measure_read_bandwidth(pool, 0.5);
     std::printf("%.6f %.6f %.6f %.6f %.0f %.0f %u %u\n", middle.wall - begin.wall,
                 middle.processor - begin.processor, end.wall - middle.wall,
-                end.processor - middle.processor, bytes_of_token(of), read, of_prompt,
+                end.processor - middle.processor, bytes_of_token(source_model), read, of_prompt,
                 spread.least());
     return 0;
 }
@@ -117,22 +120,23 @@ int run(char **given) {
 // One arithmetic over a model, for one text at a time.
 class reading {
 public:
-    static result<reading> of(const model &model, arithmetic how, const cpu_model_limits &limits) {
-        reading made;
-        made.pool_ = std::make_unique<thread_pool>(2, how);
-        auto compute = cpu_model::create(model, *made.pool_, limits);
+    static result<reading> create(const model &model, arithmetic arithmetic_mode,
+                                  const cpu_model_limits &limits) {
+        reading result;
+        result.pool_ = std::make_unique<thread_pool>(2, arithmetic_mode);
+        auto compute = cpu_model::create(model, *result.pool_, limits);
         if (!compute) return compute.failure();
-        made.compute_ = std::move(*compute);
-        made.pass_ = std::make_unique<forward>(*made.compute_, model);
-        return made;
+        result.compute_ = std::move(*compute);
+        result.pass_ = std::make_unique<forward>(*result.compute_, model);
+        return result;
     }
     std::span<const float> logits_of(const std::vector<int32_t> &prompt) {
         (*pass_)(prompt_pass(prompt, 0, 0, true));
         return compute_->logits();
     }
     // After the prompt that was read last; `rows`, where not null, gets the logits of each.
-    std::vector<int32_t> likeliest(uint32_t position, uint32_t count, uint32_t vocabulary,
-                                   std::vector<float> *rows = nullptr) {
+    std::vector<int32_t> generate_greedy(uint32_t position, uint32_t count, uint32_t vocabulary,
+                                         std::vector<float> *rows = nullptr) {
         std::vector<int32_t> ids;
         while (ids.size() < count) {
             const std::span row = compute_->logits().last(vocabulary);
@@ -150,13 +154,13 @@ private:
 };
 
 template <class Value>
-bool read_all(std::ifstream &from, std::vector<Value> &to) {
-    return bool(from.read(reinterpret_cast<char *>(to.data()),
-                          static_cast<std::streamsize>(to.size() * sizeof(Value))));
+bool read_all(std::ifstream &source, std::vector<Value> &target) {
+    return bool(source.read(reinterpret_cast<char *>(target.data()),
+                            static_cast<std::streamsize>(target.size() * sizeof(Value))));
 }
 
-int words(char **given) {
-    const auto opened = open_model(given[0]);
+int print_vocabulary(char **arguments) {
+    const auto opened = open_model(arguments[0]);
     if (!opened) return std::fprintf(stderr, "%s\n", opened.failure().text.c_str()), 1;
     std::printf("%u\n", (*opened)->config().vocabulary);
     return 0;
@@ -167,73 +171,75 @@ struct kept_texts {
     uint32_t same = 0;
     // For tokens that differ from those of exact arithmetic: the largest loss of likelihood in it,
     // in standard deviations of the logits.
-    double parted_by_max = 0;
+    double largest_gap = 0;
     void add(const std::vector<int32_t> &text, const std::vector<int32_t> &exact,
              std::span<const float> rows) {
-        const auto at = static_cast<size_t>(std::ranges::mismatch(text, exact).in1 - text.begin());
-        if (at == text.size()) return void(++same);
+        const auto position =
+            static_cast<size_t>(std::ranges::mismatch(text, exact).in1 - text.begin());
+        if (position == text.size()) return void(++same);
         const std::span row =
-            rows.subspan(at * (rows.size() / text.size()), rows.size() / text.size());
+            rows.subspan(position * (rows.size() / text.size()), rows.size() / text.size());
         const double mean = std::accumulate(row.begin(), row.end(), 0.0) / row.size();
         double squares = 0;
-        for (const float one : row) squares += (one - mean) * (one - mean);
-        const double gap = row[static_cast<size_t>(exact[at])] - row[static_cast<size_t>(text[at])];
-        parted_by_max = std::max(parted_by_max, gap / std::sqrt(squares / row.size()));
+        for (const float logit : row) squares += (logit - mean) * (logit - mean);
+        const double gap =
+            row[static_cast<size_t>(exact[position])] - row[static_cast<size_t>(text[position])];
+        largest_gap = std::max(largest_gap, gap / std::sqrt(squares / row.size()));
     }
 };
 
-int errors(char **given) {
-    const auto opened = open_model(given[0]);
+int errors(char **arguments) {
+    const auto opened = open_model(arguments[0]);
     if (!opened) return std::fprintf(stderr, "%s\n", opened.failure().text.c_str()), 1;
-    const model &of = **opened;
-    std::ifstream prompts(given[1], std::ios::binary), file(given[4], std::ios::binary);
-    const auto length = static_cast<uint32_t>(std::atoi(given[2]));
-    const auto tokens = static_cast<uint32_t>(std::atoi(given[3]));
-    const uint32_t vocabulary_of = of.config().vocabulary;
+    const model &source_model = **opened;
+    std::ifstream prompts(arguments[1], std::ios::binary), file(arguments[4], std::ios::binary);
+    const auto length = static_cast<uint32_t>(std::atoi(arguments[2]));
+    const auto tokens = static_cast<uint32_t>(std::atoi(arguments[3]));
+    const uint32_t vocabulary_of = source_model.config().vocabulary;
     cpu_model_limits limits;
     limits.tokens_max = limits.outputs_max = length;
     limits.context_max = length + tokens;
-    auto exact = reading::of(of, arithmetic::exact, limits),
-         fast = reading::of(of, arithmetic::fast, limits);
-    if (!exact || !fast) return std::fprintf(stderr, "%s has no room\n", given[0]), 1;
+    auto exact = reading::create(source_model, arithmetic::exact, limits),
+         fast = reading::create(source_model, arithmetic::fast, limits);
+    if (!exact || !fast) return std::fprintf(stderr, "%s has no room\n", arguments[0]), 1;
     std::vector<int32_t> ids(length);
     std::vector<float> theirs(size_t{length} * vocabulary_of);
     std::vector<int32_t> text(tokens);
-    double own = 0, library = 0;
+    double engine = 0, library = 0;
     kept_texts own_texts, library_texts;
     uint32_t alike = 0, count = 0;
     for (; read_all(prompts, ids); ++count) {
         if (!read_all(file, theirs) || !read_all(file, text))
-            return std::fprintf(stderr, "%s: too short\n", given[4]), 1;
+            return std::fprintf(stderr, "%s: too short\n", arguments[4]), 1;
         const std::span reference = exact->logits_of(ids);
-        own += moorage::test::squared_error(fast->logits_of(ids), reference);
+        engine += moorage::test::squared_error(fast->logits_of(ids), reference);
         library += moorage::test::squared_error(theirs, reference);
         std::vector<float> rows;
-        const auto expected = exact->likeliest(length, tokens, vocabulary_of, &rows);
-        const auto kept = fast->likeliest(length, tokens, vocabulary_of);
+        const auto expected = exact->generate_greedy(length, tokens, vocabulary_of, &rows);
+        const auto kept = fast->generate_greedy(length, tokens, vocabulary_of);
         own_texts.add(kept, expected, rows);
         library_texts.add(text, expected, rows);
         alike += kept == text;
     }
-    std::printf("%.6f %.6f %u %u %u %.6f %.6f\n", std::sqrt(own / count),
+    std::printf("%.6f %.6f %u %u %u %.6f %.6f\n", std::sqrt(engine / count),
                 std::sqrt(library / count), own_texts.same, library_texts.same, alike,
-                own_texts.parted_by_max, library_texts.parted_by_max);
+                own_texts.largest_gap, library_texts.largest_gap);
     return 0;
 }
 
 }  // namespace
 
-int main(int count, char **given) {
-    const std::string what = count > 1 ? given[1] : "";
-    const auto *recipe = count > 3 ? moorage::test::find_recipe(given[3]) : nullptr;
-    if (what == "write" && recipe && (count == 4 || count == 5)) {
+int main(int count, char **arguments) {
+    const std::string command = count > 1 ? arguments[1] : "";
+    const auto *recipe = count > 3 ? moorage::test::find_recipe(arguments[3]) : nullptr;
+    if (command == "write" && recipe && (count == 4 || count == 5)) {
         moorage::test::random_gguf_sizes sizes;
-        if (count == 5) sizes.layers = static_cast<uint32_t>(std::atoi(given[4]));
-        return moorage::test::random_gguf(*recipe, sizes).write(given[2]) ? 0 : 1;
+        if (count == 5) sizes.layers = static_cast<uint32_t>(std::atoi(arguments[4]));
+        return moorage::test::random_gguf(*recipe, sizes).write(arguments[2]) ? 0 : 1;
     }
-    if (what == "run" && count == 7) return run(given + 2);
-    if (what == "words" && count == 3) return words(given + 2);
-    if (what == "errors" && count == 7) return errors(given + 2);
+    if (command == "run" && count == 7) return run(arguments + 2);
+    if (command == "words" && count == 3) return print_vocabulary(arguments + 2);
+    if (command == "errors" && count == 7) return errors(arguments + 2);
     std::fprintf(stderr,
                  "gguf_passes write FILE RECIPE [LAYERS]\n"
                  "gguf_passes run FILE exact|fast|fast-vectors THREADS PROMPT TOKENS\n"

@@ -17,10 +17,10 @@ trace = root / "configs/traces/qwen15moe-shape.long.safetensors"
 
 
 def cpu_seconds(command):
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    start = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    end = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return end.ru_utime - start.ru_utime + end.ru_stime - start.ru_stime
 
 
 def main():
@@ -29,13 +29,13 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--tokens", type=int, default=4000)
     parser.add_argument("--guards", default="default,full")
-    given = parser.parse_args()
-    guards = ["off", *given.guards.split(",")]
+    arguments = parser.parse_args()
+    guards = ["off", *arguments.guards.split(",")]
     if not trace.exists():
         sys.exit(f"{trace} is not there; see configs/traces/README.md")
-    run = [given.program, "run", config, "--set", f"run.tokens={given.tokens}"]
+    run = [arguments.program, "run", config, "--set", f"run.tokens={arguments.tokens}"]
     prefetch = ["--set", "prefetch.plugin=random", "--set", "memory.buffer_experts=4"]
-    replay = [given.program, "replay", trace, "--policies", "lru", "--slots", "25%", "--jobs", "1"]
+    replay = [arguments.program, "replay", trace, "--policies", "lru", "--slots", "25%", "--jobs", "1"]
     work = {
         "run, lru": lambda guard: [*run, "--set", f"plugins.guard={guard}"],
         "run, lru and prefetch": lambda guard: [*run, *prefetch, "--set", f"plugins.guard={guard}"],
@@ -43,7 +43,7 @@ def main():
     }
     for name, command in work.items():
         times = {guard: [] for guard in guards}
-        for _ in range(given.rounds):
+        for _ in range(arguments.rounds):
             for guard in guards:
                 times[guard].append(cpu_seconds(command(guard)))
         off = statistics.median(times["off"])

@@ -42,10 +42,10 @@ struct bounds {
 bounds &machine() {
     static const char *const threads = std::getenv("MOORAGE_THREADS");
     static const char *const mode = std::getenv("MOORAGE_ARITHMETIC");
-    static bounds made(
+    static bounds measured(
         threads ? static_cast<uint32_t>(std::atoi(threads)) : 0,
         mode && std::string_view(mode) == "fast" ? arithmetic::fast : arithmetic::exact);
-    return made;
+    return measured;
 }
 
 // Bytes that look like small weights in every type.
@@ -65,21 +65,21 @@ struct pile {
     std::vector<uint32_t> groups;
     std::vector<matrix> matrices;
     pile(weight_type type, uint32_t rows, uint32_t columns, size_t total_bytes) {
-        matrix one = packed_matrix(type, rows, columns, nullptr);
+        matrix layout = packed_matrix(type, rows, columns, nullptr);
         if (type == weight_type::int4_ordered) {
             // Any order of the columns: here that of every 128th.
             constexpr uint32_t GROUP = 128;
             for (uint32_t i = 0; i < columns; ++i) groups.push_back(i % (columns / GROUP));
-            one.group_of = groups.data();
-            one.scale_row_bytes = uint64_t{columns / GROUP} * 2 * sizeof(float);
+            layout.group_of = groups.data();
+            layout.scale_row_bytes = uint64_t{columns / GROUP} * 2 * sizeof(float);
         }
-        const size_t count = std::max<size_t>(1, total_bytes / (one.row_bytes * rows));
-        bytes = random_bytes(count * one.row_bytes * rows);
-        scales.assign(count * one.scale_row_bytes * rows, std::byte{120});
+        const size_t count = std::max<size_t>(1, total_bytes / (layout.row_bytes * rows));
+        bytes = random_bytes(count * layout.row_bytes * rows);
+        scales.assign(count * layout.scale_row_bytes * rows, std::byte{120});
         for (size_t i = 0; i < count; ++i) {
-            one.data = bytes.data() + i * one.row_bytes * rows;
-            if (!scales.empty()) one.scales = scales.data() + i * one.scale_row_bytes * rows;
-            matrices.push_back(one);
+            layout.data = bytes.data() + i * layout.row_bytes * rows;
+            if (!scales.empty()) layout.scales = scales.data() + i * layout.scale_row_bytes * rows;
+            matrices.push_back(layout);
         }
     }
 };
@@ -91,9 +91,9 @@ class stopwatch {
 public:
     template <class Body>
     void time(Body &&body) {
-        const double from = now();
+        const double begin_s = now();
         body();
-        seconds_.push_back(now() - from);
+        seconds_.push_back(now() - begin_s);
     }
     // The counters of a benchmark whose iterations each read so many bytes and do so many
     // operations.
@@ -132,8 +132,8 @@ void matrix_product(benchmark::State &state) {
     size_t next = 0;
     stopwatch watch;
     for (auto _ : state) {
-        const matrix &one = weights.matrices[next++ % weights.matrices.size()];
-        const product product{&one, {input.data(), columns}, {output.data(), rows}, {}};
+        const matrix &weight_matrix = weights.matrices[next++ % weights.matrices.size()];
+        const product product{&weight_matrix, {input.data(), columns}, {output.data(), rows}, {}};
         watch.time([&] { multiply(machine().pool, tokens, {&product, 1}); });
     }
     state.SetLabel(name_of(type));
@@ -213,7 +213,7 @@ void attention(benchmark::State &state) {
     std::vector<float> keys(layers * context * stride, 0.1f), values = keys;
     std::vector<float> query(size_t{tokens} * heads * head_dim, 0.1f), output = query;
     std::vector<const float *> key_of(tokens), value_of(tokens);
-    std::vector<uint32_t> from(tokens, 0), positions(tokens);
+    std::vector<uint32_t> window_begins(tokens, 0), positions(tokens);
     for (uint32_t t = 0; t < tokens; ++t) positions[t] = context - tokens + t;
     size_t next = 0;
     stopwatch watch;
@@ -233,7 +233,7 @@ void attention(benchmark::State &state) {
                                   value_of.data(),
                                   stride,
                                   stride,
-                                  from.data(),
+                                  window_begins.data(),
                                   positions.data(),
                                   {}};
         watch.time([&] { attend(machine().pool, call); });
@@ -252,7 +252,7 @@ BENCHMARK(attention)
 
 // The least a parallel loop costs.
 void empty_loop(benchmark::State &state) {
-    for (auto _ : state) machine().pool.each(machine().pool.threads(), [](uint32_t) {});
+    for (auto _ : state) machine().pool.parallel_for(machine().pool.threads(), [](uint32_t) {});
 }
 BENCHMARK(empty_loop)->UseRealTime();
 

@@ -35,10 +35,10 @@ double thread_seconds() {
     return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-void step_time(benchmark::State &state, const core::trace &source, const core::policy &of,
+void step_time(benchmark::State &state, const core::trace &source, const core::policy &cache_policy,
                const char *simd) {
     core::replay_job job;
-    job.of = &of;
+    job.cache_policy = &cache_policy;
     job.slots = source.layers() * source.experts() / 4;
     if (*simd != '\0') job.params.push_back({"simd", std::string(simd), "perf"});
     const double steps = static_cast<double>(source.tokens() * source.layers());
@@ -64,10 +64,10 @@ int run(int argc, char **argv) {
     if (!scanned) std::fprintf(stderr, "%s\n", scanned.failure().text.c_str());
     std::vector<std::optional<core::trace>> sources(std::size(shapes));
     for (size_t i = 0; i < std::size(shapes); ++i) {
-        const shape &of = shapes[i];
-        const auto file = write_perf_trace({.layers = of.layers,
-                                            .experts = of.experts,
-                                            .top_k = of.top_k,
+        const shape &test_shape = shapes[i];
+        const auto file = write_perf_trace({.layers = test_shape.layers,
+                                            .experts = test_shape.experts,
+                                            .top_k = test_shape.top_k,
                                             .tokens = 6000,
                                             .requests = 12,
                                             .a = 1,
@@ -84,7 +84,7 @@ int run(int argc, char **argv) {
                 if (*simd != '\0' && std::string(name) != "echo") continue;
                 const std::string dash = *simd == '\0' ? "" : "/";
                 benchmark::RegisterBenchmark(
-                    (std::string(of.name) + "/" + name + dash + simd).c_str(),
+                    (std::string(test_shape.name) + "/" + name + dash + simd).c_str(),
                     [&source = *sources[i], policy = *found, simd](auto &state) {
                         step_time(state, source, *policy, simd);
                     })

@@ -33,22 +33,22 @@ struct batch_of_one_text {
 
 }  // namespace
 
-int main(int count, char **given) {
+int main(int count, char **arguments) {
     if (count != 7) return 2;
-    open_llama_library(given[1]);
-    std::ifstream prompts(given[3], std::ios::binary);
-    const int length = std::atoi(given[4]), tokens = std::atoi(given[5]);
-    llama_model *model = llama_model_load_from_file(given[2], llama_model_default_params());
+    open_llama_library(arguments[1]);
+    std::ifstream prompts(arguments[3], std::ios::binary);
+    const int length = std::atoi(arguments[4]), tokens = std::atoi(arguments[5]);
+    llama_model *model = llama_model_load_from_file(arguments[2], llama_model_default_params());
     if (model == nullptr) return 1;
-    llama_context_params how = llama_context_default_params();
-    how.n_ctx = static_cast<uint32_t>(length + tokens);
-    how.n_batch = how.n_ubatch = static_cast<uint32_t>(length);
-    how.n_threads = how.n_threads_batch = 1;
-    how.type_k = how.type_v = GGML_TYPE_F32;
-    how.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
-    llama_context *context = llama_init_from_model(model, how);
-    FILE *out = std::fopen(given[6], "wb");
-    if (context == nullptr || out == nullptr) return 1;
+    llama_context_params params = llama_context_default_params();
+    params.n_ctx = static_cast<uint32_t>(length + tokens);
+    params.n_batch = params.n_ubatch = static_cast<uint32_t>(length);
+    params.n_threads = params.n_threads_batch = 1;
+    params.type_k = params.type_v = GGML_TYPE_F32;
+    params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    llama_context *context = llama_init_from_model(model, params);
+    FILE *output = std::fopen(arguments[6], "wb");
+    if (context == nullptr || output == nullptr) return 1;
     const auto words = static_cast<uint32_t>(llama_vocab_n_tokens(llama_model_get_vocab(model)));
     std::vector<int32_t> prompt(static_cast<size_t>(length));
     batch_of_one_text text(length);
@@ -59,14 +59,14 @@ int main(int count, char **given) {
         const float *row = nullptr;
         for (int i = 0; i < length; ++i) {
             row = llama_get_logits_ith(context, i);
-            if (std::fwrite(row, sizeof(float), words, out) != words) return 1;
+            if (std::fwrite(row, sizeof(float), words, output) != words) return 1;
         }
         for (int i = 0; i < tokens; ++i) {
             const auto likeliest = static_cast<int32_t>(std::max_element(row, row + words) - row);
-            if (std::fwrite(&likeliest, sizeof likeliest, 1, out) != 1) return 1;
+            if (std::fwrite(&likeliest, sizeof likeliest, 1, output) != 1) return 1;
             if (!text.decode(context, &likeliest, length + i, 1)) return 1;
             row = llama_get_logits_ith(context, 0);
         }
     }
-    return std::fclose(out) == 0 ? 0 : 1;
+    return std::fclose(output) == 0 ? 0 : 1;
 }

@@ -31,8 +31,8 @@ struct clock_pair {
 clock_pair now() {
     rusage used{};
     getrusage(RUSAGE_SELF, &used);
-    const auto seconds = [](const timeval &of) {
-        return static_cast<double>(of.tv_sec) + 1e-6 * static_cast<double>(of.tv_usec);
+    const auto seconds = [](const timeval &time) {
+        return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
     };
     const auto wall = std::chrono::steady_clock::now().time_since_epoch();
     return {std::chrono::duration<double>(wall).count(),
@@ -42,51 +42,51 @@ clock_pair now() {
 using add_server = ggml_backend_reg_t (*)(const char *endpoint);
 
 std::vector<ggml_backend_dev_t> servers_at(const char *addresses) {
-    std::vector<ggml_backend_dev_t> all;
+    std::vector<ggml_backend_dev_t> devices;
     const ggml_backend_reg_t rpc = ggml_backend_reg_by_name("RPC");
-    if (rpc == nullptr) return all;
+    if (rpc == nullptr) return devices;
     const auto add = reinterpret_cast<add_server>(
         ggml_backend_reg_get_proc_address(rpc, "ggml_backend_rpc_add_server"));
     std::istringstream list(addresses);
-    for (std::string one; std::getline(list, one, ',');) {
-        const ggml_backend_reg_t server = add(one.c_str());
+    for (std::string address; std::getline(list, address, ',');) {
+        const ggml_backend_reg_t server = add(address.c_str());
         if (server == nullptr) return {};
-        all.push_back(ggml_backend_reg_dev_get(server, 0));
+        devices.push_back(ggml_backend_reg_dev_get(server, 0));
     }
-    return all;
+    return devices;
 }
 
 // The parts of the model that lie elsewhere. Pointers go into `words`.
 struct split {
-    llama_model_params how = llama_model_default_params();
+    llama_model_params params = llama_model_default_params();
     std::vector<ggml_backend_dev_t> servers;
     std::vector<std::string> patterns;
     std::vector<llama_model_tensor_buft_override> moved;
     bool read(int count, char **words) {
         if (std::string(words[0]) == "gpu") {
-            how.n_gpu_layers = 999;
+            params.n_gpu_layers = 999;
             patterns.assign(words + 1, words + count);
             moved.assign(patterns.size(), {nullptr, ggml_backend_cpu_buffer_type()});
             return point();
         }
         servers = servers_at(words[0]);
         if (servers.empty() || count < 2) return false;
-        const size_t all = servers.size();
+        const size_t server_count = servers.size();
         for (int i = 1; i < count; ++i) {
             const std::string word = words[i];
             const size_t cut = word.rfind('=');
             if (cut == std::string::npos) {
-                how.n_gpu_layers = std::atoi(words[i]);
+                params.n_gpu_layers = std::atoi(words[i]);
                 continue;
             }
-            how.n_gpu_layers = 0;
+            params.n_gpu_layers = 0;
             patterns.push_back(word.substr(0, cut));
             const size_t server = std::stoul(word.substr(cut + 1));
-            if (server >= all) return false;
+            if (server >= server_count) return false;
             moved.push_back({nullptr, ggml_backend_dev_buffer_type(servers[server])});
         }
         servers.push_back(nullptr);
-        how.devices = servers.data();
+        params.devices = servers.data();
         return point();
     }
 
@@ -95,7 +95,7 @@ private:
         for (size_t i = 0; i < patterns.size(); ++i) moved[i].pattern = patterns[i].c_str();
         if (!moved.empty()) {
             moved.push_back({nullptr, nullptr});
-            how.tensor_buft_overrides = moved.data();
+            params.tensor_buft_overrides = moved.data();
         }
         return true;
     }
@@ -103,20 +103,20 @@ private:
 
 }  // namespace
 
-int main(int count, char **given) {
+int main(int count, char **arguments) {
     if (count < 6) return 2;
-    open_llama_library(given[1]);
-    const int threads = std::atoi(given[3]), prompt = std::atoi(given[4]),
-              tokens = std::atoi(given[5]);
-    split of;
-    if (count > 6 && !of.read(count - 6, given + 6)) return 2;
-    llama_model *model = llama_model_load_from_file(given[2], of.how);
+    open_llama_library(arguments[1]);
+    const int threads = std::atoi(arguments[3]), prompt = std::atoi(arguments[4]),
+              tokens = std::atoi(arguments[5]);
+    split parts;
+    if (count > 6 && !parts.read(count - 6, arguments + 6)) return 2;
+    llama_model *model = llama_model_load_from_file(arguments[2], parts.params);
     if (model == nullptr) return 1;
-    llama_context_params how = llama_context_default_params();
-    how.n_ctx = static_cast<uint32_t>(prompt + tokens + 64);
-    how.n_batch = how.n_ubatch = static_cast<uint32_t>(prompt);
-    how.n_threads = how.n_threads_batch = threads;
-    llama_context *context = llama_init_from_model(model, how);
+    llama_context_params params = llama_context_default_params();
+    params.n_ctx = static_cast<uint32_t>(prompt + tokens + 64);
+    params.n_batch = params.n_ubatch = static_cast<uint32_t>(prompt);
+    params.n_threads = params.n_threads_batch = threads;
+    llama_context *context = llama_init_from_model(model, params);
     if (context == nullptr) return 1;
     std::vector<llama_token> ids(static_cast<size_t>(prompt));
     const int words = std::min(32000, llama_vocab_n_tokens(llama_model_get_vocab(model)) - 1);

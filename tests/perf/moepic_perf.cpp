@@ -33,58 +33,59 @@ struct routing {
     explicit routing(uint32_t seed) {
         std::mt19937_64 generator(seed);
         std::vector<std::vector<uint32_t>> ranking(layers, std::vector<uint32_t>(experts));
-        for (auto &of : ranking) {
-            for (uint32_t expert = 0; expert < experts; ++expert) of[expert] = expert;
-            std::shuffle(of.begin(), of.end(), generator);
+        for (auto &layer_ranking : ranking) {
+            for (uint32_t expert = 0; expert < experts; ++expert) layer_ranking[expert] = expert;
+            std::shuffle(layer_ranking.begin(), layer_ranking.end(), generator);
         }
         std::vector<double> weights(experts);
         for (uint32_t rank = 0; rank < experts; ++rank) weights[rank] = 1.0 / (1 + rank);
         for (uint32_t step = 0; step < tokens * layers; ++step) {
-            const auto &of = ranking[step % layers];
-            chosen.push_back(draw(generator, weights, of, top_k, {}));
+            const auto &layer_ranking = ranking[step % layers];
+            chosen.push_back(draw(generator, weights, layer_ranking, top_k, {}));
             std::vector<uint32_t> first;
             for (const uint32_t expert : chosen.back())
                 if (generator() % 4) first.push_back(expert);
-            predicted.push_back(draw(generator, weights, of, experts, first));
+            predicted.push_back(draw(generator, weights, layer_ranking, experts, first));
         }
     }
 
 private:
     static std::vector<uint32_t> draw(std::mt19937_64 &generator, std::vector<double> weights,
-                                      const std::vector<uint32_t> &of, uint32_t count,
-                                      std::vector<uint32_t> all) {
+                                      const std::vector<uint32_t> &ranking, uint32_t count,
+                                      std::vector<uint32_t> chosen) {
         for (uint32_t rank = 0; rank < experts; ++rank)
-            if (std::find(all.begin(), all.end(), of[rank]) != all.end()) weights[rank] = 0;
+            if (std::find(chosen.begin(), chosen.end(), ranking[rank]) != chosen.end())
+                weights[rank] = 0;
         if (count == experts) {  // the tail in order of popularity
             for (uint32_t rank = 0; rank < experts; ++rank)
-                if (weights[rank] > 0) all.push_back(of[rank]);
-            return all;
+                if (weights[rank] > 0) chosen.push_back(ranking[rank]);
+            return chosen;
         }
-        while (all.size() < count) {
+        while (chosen.size() < count) {
             std::discrete_distribution<uint32_t> pick(weights.begin(), weights.end());
             const uint32_t rank = pick(generator);
-            all.push_back(of[rank]);
+            chosen.push_back(ranking[rank]);
             weights[rank] = 0;
         }
-        return all;
+        return chosen;
     }
 };
 
 const routing &trace() {
-    static const routing made(1);
-    return made;
+    static const routing drawn(1);
+    return drawn;
 }
 
 void steps(benchmark::State &state, const char *file, const char *statistics) {
-    const routing &from = trace();
-    std::map<std::string, std::string> given;
-    if (statistics) given["statistics"] = statistics;
-    policy_host policy(file, {layers, experts, top_k, 480}, given);
+    const routing &source = trace();
+    std::map<std::string, std::string> settings;
+    if (statistics) settings["statistics"] = statistics;
+    policy_host policy(file, {layers, experts, top_k, 480}, settings);
     size_t step = 0;
     for (auto _ : state) {
-        policy.observe(static_cast<uint32_t>(step % layers), from.chosen[step],
-                       from.predicted[step]);
-        if (++step == from.chosen.size()) step = 0;
+        policy.observe(static_cast<uint32_t>(step % layers), source.chosen[step],
+                       source.predicted[step]);
+        if (++step == source.chosen.size()) step = 0;
     }
 }
 BENCHMARK_CAPTURE(steps, lcp, "cache/lcp", nullptr);
@@ -92,7 +93,7 @@ BENCHMARK_CAPTURE(steps, moepic_sim, "budget/moepic", "sim");
 BENCHMARK_CAPTURE(steps, moepic_rank, "budget/moepic", "rank");
 
 void configure(benchmark::State &state, uint32_t slots, float split_step) {
-    const routing &from = trace();
+    const routing &source = trace();
     policy_host policy("budget/moepic", {layers, experts, top_k, slots},
                        {{"tau", "1"}, {"when", "due"}});
     // Qwen1.5-MoE on an RTX A6000, rounded: an expert of 17 MB over PCIe 4.0.
@@ -110,9 +111,9 @@ void configure(benchmark::State &state, uint32_t slots, float split_step) {
     ask(0);
     policy.slots = wanted;
     policy.split = split;
-    for (size_t step = 0; step < from.chosen.size(); ++step)
-        policy.observe(static_cast<uint32_t>(step % layers), from.chosen[step],
-                       from.predicted[step]);
+    for (size_t step = 0; step < source.chosen.size(); ++step)
+        policy.observe(static_cast<uint32_t>(step % layers), source.chosen[step],
+                       source.predicted[step]);
     uint64_t token = tokens;
     for (auto _ : state) benchmark::DoNotOptimize(ask(++token));
     if (!policy.lines.empty()) state.SetLabel(policy.lines.back());

@@ -70,17 +70,17 @@ sizes = "[M] test"
 config = "[M] test"
 )";
 
-node_plan plan_of(const model &of, const std::string &address) {
-    node_plan made;
-    made.servers = {{"home", {}}, {"node", {}}};
-    if (!address.empty()) made.servers[1].addresses = {address};
-    made.cluster = 1, made.model = 2;
-    made.sizes = {1, of.config().experts, of.config().hidden, 64};
-    made.top_k = 1;
-    made.model_name = "call";
-    std::vector<std::vector<uint32_t>> holders(of.config().experts, {1});
-    set_holders(made, holders);
-    return made;
+node_plan plan_of(const model &source_model, const std::string &address) {
+    node_plan plan;
+    plan.servers = {{"home", {}}, {"node", {}}};
+    if (!address.empty()) plan.servers[1].addresses = {address};
+    plan.cluster = 1, plan.model = 2;
+    plan.sizes = {1, source_model.config().experts, source_model.config().hidden, 64};
+    plan.top_k = 1;
+    plan.model_name = "call";
+    std::vector<std::vector<uint32_t>> holders(source_model.config().experts, {1});
+    set_holders(plan, holders);
+    return plan;
 }
 
 struct wire_form {
@@ -92,23 +92,24 @@ struct wire_form {
 // Parameters of one side, whose certificate names its server.
 settings params_of(const wire_form &form, const test::certificate_folder &files,
                    const std::string &server) {
-    settings all{{"poll_us", form.poll_us, "here"}};
-    if (!form.tls) return all;
-    all.push_back({"security", std::string("tls"), "here"});
-    all.push_back({"certificate", files.file(server + ".pem"), "here"});
-    all.push_back({"key", files.file(server + ".key"), "here"});
-    all.push_back({"ca", files.file("ca.pem"), "here"});
-    return all;
+    settings params{{"poll_us", form.poll_us, "here"}};
+    if (!form.tls) return params;
+    params.push_back({"security", std::string("tls"), "here"});
+    params.push_back({"certificate", files.file(server + ".pem"), "here"});
+    params.push_back({"key", files.file(server + ".key"), "here"});
+    params.push_back({"ca", files.file("ca.pem"), "here"});
+    return params;
 }
 
-class asker final : public call_answers {
+class calling_node final : public call_answers {
 public:
-    asker(const model &of, wire &over, const node_plan &plan)
-        : pool_(1), node_({&over, &plan, {0, 11, "perf"}, &of, &pool_}) {
+    calling_node(const model &source_model, wire &opened_wire, const node_plan &plan)
+        : pool_(1), node_({&opened_wire, &plan, {0, 11, "perf"}, &source_model, &pool_}) {
         node_.attach(this);
         node_.dial();
-        for (int i = 0; i < 5000 && !node_.connections().to(1); ++i) node_.turn(1'000'000);
-        if (!node_.connections().to(1)) give_up("not connected: " + node_.connections().trouble(1));
+        for (int i = 0; i < 5000 && !node_.connections().call_link(1); ++i) node_.turn(1'000'000);
+        if (!node_.connections().call_link(1))
+            give_up("not connected: " + node_.connections().trouble(1));
         values_.assign(hidden, 0.25F);
     }
     // Nanoseconds beyond the compute.
@@ -120,17 +121,17 @@ public:
         const auto room = write(written, call_view{0, 1, 1'000'000, experts, rows, {}}, hidden);
         std::ranges::copy(values_, room.begin());
         computed_us_ = UINT32_MAX;
-        node_.connections().send(*node_.connections().to(1), std::move(written), message_kind::call,
-                                 ++id_);
+        node_.connections().send(*node_.connections().call_link(1), std::move(written),
+                                 message_kind::call, ++id_);
         while (computed_us_ == UINT32_MAX) node_.turn(1'000'000'000);
         return static_cast<double>(steady_ns() - begun) - 1000.0 * computed_us_;
     }
 
 private:
-    void answered(core::link &, const frame &of) override {
+    void answered(core::link &, const frame &message) override {
         reply_view reply;
-        if (of.header.kind != message_kind::reply ||
-            read(of.body, node_.plan().sizes, reply).why != refusal_reason::none)
+        if (message.header.kind != message_kind::reply ||
+            read(message.body, node_.plan().sizes, reply).reason != refusal_reason::none)
             give_up("a call is not answered");
         computed_us_ = reply.computed_us;
     }
@@ -143,23 +144,23 @@ private:
 };
 
 void measure(const wire_form &form, const test::certificate_folder &files, const registry &policies,
-             const model &of, int calls, std::vector<double> &out) {
+             const model &source_model, int calls, std::vector<double> &call_us) {
     run_config config;
     config.wire.plugin = form.plugin;
     int way[2];
     if (::pipe(way) != 0) give_up("no pipe");
-    const pid_t other = ::fork();
+    const pid_t child = ::fork();
     const auto open = [&](const node_plan &plan, const char *server) {
         config.wire.params = params_of(form, files, server);
-        auto made = open_wire(config, policies, plan, wire_calls::beside);
-        if (!made) give_up(made.failure().text);
-        return std::move(*made);
+        auto created = open_wire(config, policies, plan, wire_calls::beside);
+        if (!created) give_up(created.failure().text);
+        return std::move(*created);
     };
-    if (other == 0) {
-        const node_plan plan = plan_of(of, "");
-        const auto over = open(plan, "node");
+    if (child == 0) {
+        const node_plan plan = plan_of(source_model, "");
+        const auto opened_wire = open(plan, "node");
         thread_pool pool(1);
-        peer_node node({over.get(), &plan, {1, 22, "perf"}, &of, &pool});
+        peer_node node({opened_wire.get(), &plan, {1, 22, "perf"}, &source_model, &pool});
         const auto bound = node.listen("127.0.0.1:0");
         if (!bound) give_up(bound.failure().text);
         const std::string address = *bound + "\n";
@@ -170,28 +171,28 @@ void measure(const wire_form &form, const test::certificate_folder &files, const
     for (char c = 0; ::read(way[0], &c, 1) == 1 && c != '\n';) address.push_back(c);
     ::close(way[0]), ::close(way[1]);
     {
-        const node_plan plan = plan_of(of, address);
-        const auto over = open(plan, "home");
-        asker home(of, *over, plan);
+        const node_plan plan = plan_of(source_model, address);
+        const auto opened_wire = open(plan, "home");
+        calling_node home(source_model, *opened_wire, plan);
         for (int i = 0; i < 50; ++i) home.call();
-        for (int i = 0; i < calls; ++i) out.push_back(home.call() / 1000);
+        for (int i = 0; i < calls; ++i) call_us.push_back(home.call() / 1000);
     }
-    ::kill(other, SIGKILL);
+    ::kill(child, SIGKILL);
     int state = 0;
-    ::waitpid(other, &state, 0);
+    ::waitpid(child, &state, 0);
 }
 
 std::vector<wire_form> forms() {
-    std::vector<wire_form> all = {{"tcp, sleeping", "tcp", 0, false},
-                                  {"tcp, polling", "tcp", 1000, false},
-                                  {"tcp with TLS, sleeping", "tcp", 0, true},
-                                  {"tcp with TLS, polling", "tcp", 1000, true}};
+    std::vector<wire_form> list = {{"tcp, sleeping", "tcp", 0, false},
+                                   {"tcp, polling", "tcp", 1000, false},
+                                   {"tcp with TLS, sleeping", "tcp", 0, true},
+                                   {"tcp with TLS, polling", "tcp", 1000, true}};
     const std::filesystem::path wires = std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins/wire";
     if (std::filesystem::exists(wires / "ucx.so")) {
-        all.push_back({"ucx, sleeping", "ucx", 0, false});
-        all.push_back({"ucx, polling", "ucx", 1000, false});
+        list.push_back({"ucx, sleeping", "ucx", 0, false});
+        list.push_back({"ucx, polling", "ucx", 1000, false});
     }
-    return all;
+    return list;
 }
 
 }  // namespace
@@ -205,20 +206,20 @@ int main(int count, char **words) {
     const std::vector<std::filesystem::path> plugins{std::filesystem::path(MOORAGE_BINARY_DIR) /
                                                      "plugins"};
     if (const auto done = shared.scan(plugins); !done) give_up(done.failure().text);
-    const auto of = shared.random((folder / "call.toml").string(), folder, 4);
-    if (!of) give_up(of.failure().text);
+    const auto source_model = shared.random((folder / "call.toml").string(), folder, 4);
+    if (!source_model) give_up(source_model.failure().text);
     test::certificate_folder files;
     for (const char *server : {"home", "node"})
         files.write(server, test::certify(std::string("DNS:") + server, &files.authority));
-    const auto all = forms();
-    std::vector<std::vector<double>> took(all.size());
+    const auto tested = forms();
+    std::vector<std::vector<double>> took(tested.size());
     for (int round = 0; round < rounds; ++round)
-        for (size_t i = 0; i < all.size(); ++i)
-            measure(all[i], files, shared.policies(), **of, calls / rounds, took[i]);
+        for (size_t i = 0; i < tested.size(); ++i)
+            measure(tested[i], files, shared.policies(), **source_model, calls / rounds, took[i]);
     std::printf("%-24s %10s %10s\n", "a call beyond compute, us", "p50", "p99");
-    for (size_t i = 0; i < all.size(); ++i) {
+    for (size_t i = 0; i < tested.size(); ++i) {
         std::sort(took[i].begin(), took[i].end());
-        std::printf("%-24s %10.1f %10.1f\n", all[i].name, took[i][took[i].size() / 2],
+        std::printf("%-24s %10.1f %10.1f\n", tested[i].name, took[i][took[i].size() / 2],
                     took[i][took[i].size() * 99 / 100]);
     }
     return 0;

@@ -35,19 +35,19 @@ using moorage::test::placement_scene;
 constexpr uint32_t layers = 58, experts = 256, replicas = 288, gpus = 32, nodes = 4;
 
 const std::vector<float> &loads() {
-    static const std::vector<float> made = [] {
+    static const std::vector<float> drawn = [] {
         std::mt19937_64 generator(1);
-        std::vector<float> all;
+        std::vector<float> values;
         for (uint32_t layer = 0; layer < layers; ++layer) {
             std::vector<float> row;
             for (uint32_t rank = 1; rank <= experts; ++rank)
                 row.push_back(static_cast<float>(std::pow(rank, -0.8)));
             std::shuffle(row.begin(), row.end(), generator);
-            all.insert(all.end(), row.begin(), row.end());
+            values.insert(values.end(), row.begin(), row.end());
         }
-        return all;
+        return values;
     }();
-    return made;
+    return drawn;
 }
 
 void count_imbalance(benchmark::State &state, std::span<const uint32_t> places) {
@@ -60,10 +60,10 @@ void count_imbalance(benchmark::State &state, std::span<const uint32_t> places) 
             const uint32_t expert = places[layer * replicas + i];
             load[i * gpus / replicas] += double{weight[expert]} / copies[expert];
         }
-        const double all = std::accumulate(weight, weight + experts, 0.0);
-        const double each = *std::max_element(load.begin(), load.end()) * gpus / all;
-        sum += each;
-        worst = std::max(worst, each);
+        const double total = std::accumulate(weight, weight + experts, 0.0);
+        const double imbalance = *std::max_element(load.begin(), load.end()) * gpus / total;
+        sum += imbalance;
+        worst = std::max(worst, imbalance);
     }
     state.counters["imbalance_mean"] = sum / layers;
     state.counters["imbalance_max"] = worst;
@@ -88,7 +88,7 @@ placement_scene scene_of(uint32_t groups) {
     for (uint32_t node = 0; node < nodes; ++node) scene.add_server();
     for (uint32_t gpu = 0; gpu < gpus; ++gpu)
         scene.add_device(gpu * nodes / gpus, layers * replicas / gpus, 1e-5);
-    scene.link(0, 0, 0);
+    scene.add_link(0, 0, 0);
     for (uint32_t node = 0; node < nodes; ++node) {
         scene.add_home(node, 1000);
         for (uint32_t x = 0; x < layers * experts; ++x)

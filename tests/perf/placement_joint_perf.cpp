@@ -30,14 +30,14 @@ namespace {
 
 using namespace moorage::test;
 
-void plan(benchmark::State &state, placement_scene &scene, const parameters &given) {
+void plan(benchmark::State &state, placement_scene &scene, const parameters &params) {
     const moorage_cluster cluster = scene.cluster();
     const moorage_demand demand = scene.demand();
-    placement_policy placement("joint", given);
+    placement_policy placement("joint", params);
     size_t copies = 0;
     for (auto _ : state) copies = placement.plan(cluster, demand).size();
     const std::map<std::string, double> facts = placement.facts();
-    state.counters["experts"] = scene.count();
+    state.counters["experts"] = scene.expert_count();
     state.counters["copies"] = static_cast<double>(copies);
     for (const char *name : {"objective_s", "bound_s", "gap", "saved_gap", "remote_calls", "steps"})
         if (facts.contains(name)) state.counters[name] = facts.at(name);
@@ -49,14 +49,14 @@ void edge(benchmark::State &state, const slim_setting &setting) {
 }
 
 void cluster(benchmark::State &state, const parallel_shape &shape, const std::string &objective) {
-    parallel_cluster made(shape, 1);
-    plan(state, made.scene, {{"objective", objective}});
+    parallel_cluster drawn(shape, 1);
+    plan(state, drawn.scene, {{"objective", objective}});
     if (shape.gpus.size() > 16) return;
-    const moorage_cluster of = made.scene.cluster();
-    const moorage_demand demand = made.scene.demand();
-    moorage::latency_model model(of, demand);
+    const moorage_cluster input = drawn.scene.cluster();
+    const moorage_demand demand = drawn.scene.demand();
+    moorage::latency_model model(input, demand);
     placement_policy prism("prism");
-    model.assign(prism.plan(of, demand));
+    model.assign(prism.plan(input, demand));
     state.counters["of_prism"] = state.counters["objective_s"] / model.token_s();
 }
 

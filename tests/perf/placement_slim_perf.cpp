@@ -40,7 +40,7 @@ void plan(benchmark::State &state, const std::string &policy, const slim_setting
     size_t copies = 0;
     for (auto _ : state) copies = placement.plan(cluster, demand).size();
     const std::map<std::string, double> facts = placement.facts();
-    state.counters["experts"] = scene.count();
+    state.counters["experts"] = scene.expert_count();
     state.counters["calls"] = static_cast<double>(scene.call_group.size());
     state.counters["copies"] = static_cast<double>(copies);
     state.counters["latency_ms"] = 1e3 * facts.at("objective_s");
@@ -63,9 +63,10 @@ void add_growth(const std::string &policy) {
     for (const uint32_t copies : {1u, 2u, 4u}) {
         slim_setting setting;
         for (uint32_t copy = 0; copy < copies; ++copy)
-            for (const slim_model &of : {switch_base_8, switch_base_16, switch_base_32,
-                                         llava_stablelm, llava_qwen, llava_phi2, llama_moe_4_16})
-                setting.models.push_back(of);
+            for (const slim_model &variant :
+                 {switch_base_8, switch_base_16, switch_base_32, llava_stablelm, llava_qwen,
+                  llava_phi2, llama_moe_4_16})
+                setting.models.push_back(variant);
         add(policy, "models:" + std::to_string(setting.models.size()), setting);
     }
     for (const uint32_t servers : {2u, 4u, 6u, 8u, 10u}) {

@@ -37,20 +37,20 @@ class SmallSizes(Sizes):
 def tensors(layers, sizes):
     yield "model.embed_tokens.weight", [sizes.vocabulary, sizes.hidden]
     for layer in range(layers):
-        at = f"model.layers.{layer}."
+        prefix = f"model.layers.{layer}."
         for name in ("input_layernorm", "post_attention_layernorm"):
-            yield f"{at}{name}.weight", [sizes.hidden]
+            yield f"{prefix}{name}.weight", [sizes.hidden]
         for name in "qkv":
-            yield f"{at}self_attn.{name}_proj.weight", [sizes.hidden, sizes.hidden]
-            yield f"{at}self_attn.{name}_proj.bias", [sizes.hidden]
-        yield f"{at}self_attn.o_proj.weight", [sizes.hidden, sizes.hidden]
-        yield f"{at}mlp.gate.weight", [sizes.experts, sizes.hidden]
-        yield f"{at}mlp.shared_expert_gate.weight", [1, sizes.hidden]
+            yield f"{prefix}self_attn.{name}_proj.weight", [sizes.hidden, sizes.hidden]
+            yield f"{prefix}self_attn.{name}_proj.bias", [sizes.hidden]
+        yield f"{prefix}self_attn.o_proj.weight", [sizes.hidden, sizes.hidden]
+        yield f"{prefix}mlp.gate.weight", [sizes.experts, sizes.hidden]
+        yield f"{prefix}mlp.shared_expert_gate.weight", [1, sizes.hidden]
         for name, shape in mlp(sizes.hidden, sizes.shared):
-            yield f"{at}mlp.shared_expert.{name}.weight", shape
+            yield f"{prefix}mlp.shared_expert.{name}.weight", shape
         for expert in range(sizes.experts):
             for name, shape in mlp(sizes.hidden, sizes.inner):
-                yield f"{at}mlp.experts.{expert}.{name}.weight", shape
+                yield f"{prefix}mlp.experts.{expert}.{name}.weight", shape
     yield "model.norm.weight", [sizes.hidden]
     yield "lm_head.weight", [sizes.vocabulary, sizes.hidden]
 
@@ -98,16 +98,16 @@ class Weights:
 def write_model(folder, layers, sparse, sizes=Sizes):
     """The path of its weights."""
     folder.mkdir(parents=True, exist_ok=True)
-    header, at = {}, 0
+    header, offset = {}, 0
     for name, shape in tensors(layers, sizes):
         size = 2
-        for one in shape:
-            size *= one
-        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [at, at + size]}
-        at += size
+        for dimension in shape:
+            size *= dimension
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [offset, offset + size]}
+        offset += size
     text = json.dumps(header).encode()
     text += b" " * (-(8 + len(text)) % 64)
-    path, size = folder / "model.safetensors", 8 + len(text) + at
+    path, size = folder / "model.safetensors", 8 + len(text) + offset
     config = json.loads((ROOT / "configs/demo/config.json").read_text())
     config.update(hidden_size=sizes.hidden, num_hidden_layers=layers, num_experts=sizes.experts,
                   moe_intermediate_size=sizes.inner, shared_expert_intermediate_size=sizes.shared,
@@ -121,27 +121,27 @@ def write_model(folder, layers, sparse, sizes=Sizes):
             kind.read_text() == f"{FORM} {sparse}":
         return path
     weights = Weights()
-    with open(path, "wb") as out:
-        out.write(struct.pack("<Q", len(text)) + text)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
         for name, about in header.items():
             if sparse and ".experts." in name:
                 continue
-            out.seek(8 + len(text) + about["data_offsets"][0])
+            file.seek(8 + len(text) + about["data_offsets"][0])
             for part in weights.rows(name, about["shape"]):
-                out.write(part)
-        out.truncate(size)
+                file.write(part)
+        file.truncate(size)
     kind.write_text(f"{FORM} {sparse}")
     return path
 
 
 def main():
-    given = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    given.add_argument("folder", type=Path)
-    given.add_argument("--layers", type=int, default=24)
-    given.add_argument("--sparse", action="store_true")
-    given.add_argument("--small", action="store_true")
-    given = given.parse_args()
-    path = write_model(given.folder, given.layers, given.sparse, SmallSizes if given.small else Sizes)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--layers", type=int, default=24)
+    parser.add_argument("--sparse", action="store_true")
+    parser.add_argument("--small", action="store_true")
+    arguments = parser.parse_args()
+    path = write_model(arguments.folder, arguments.layers, arguments.sparse, SmallSizes if arguments.small else Sizes)
     print(f"{path}: {path.stat().st_size / 1e9:.1f} GB")
 
 

@@ -33,10 +33,10 @@ def off_in_weights(path):
         if len(shape) != 2 or "embed" in name:
             continue
         width = 2 * shape[1]
-        rows = [raw[at:at + width] for at in range(0, len(raw), width)]
+        rows = [raw[start:start + width] for start in range(0, len(raw), width)]
         if name.endswith("mlp.gate.weight") and len(set(rows)) != shape[0]:
             yield f"{name}: rows are alike"
-        values = [struct.unpack("<f", b"\0\0" + raw[at:at + 2])[0] for at in range(0, len(raw), 2)]
+        values = [struct.unpack("<f", b"\0\0" + raw[start:start + 2])[0] for start in range(0, len(raw), 2)]
         mean = sum(values) / len(values)
         size = (sum(value * value for value in values) / len(values)) ** 0.5
         if abs(mean) > 6 * size / len(values) ** 0.5:

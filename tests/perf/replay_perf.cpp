@@ -39,7 +39,7 @@ struct bench {
     std::filesystem::path file;
     core::registry policies;
     std::optional<core::trace> source;
-    std::optional<core::future> coming;
+    std::optional<core::future> future;
     std::map<std::string, double> flat_rates;  // "lru/128": requests/s
 };
 
@@ -56,9 +56,9 @@ double thread_seconds() {
 
 // Runs once per iteration and sets speed and miss ratio; `work` returns the misses.
 template <class Work>
-double measure(benchmark::State &state, const bench &on, const Work &work) {
-    const double requests =
-        static_cast<double>(on.source->tokens() * on.source->layers() * on.source->top_k());
+double measure(benchmark::State &state, const bench &fixture, const Work &work) {
+    const double requests = static_cast<double>(fixture.source->tokens() *
+                                                fixture.source->layers() * fixture.source->top_k());
     double best = 0;
     uint64_t misses = 0;
     for (auto _ : state) {
@@ -108,40 +108,41 @@ uint64_t count_flat_steps(const core::trace &source, uint32_t slots) {
     return cache.misses();
 }
 
-void register_flat(bench &on) {
+void register_flat(bench &fixture) {
     for (const uint32_t slots : sizes) {
-        benchmark::RegisterBenchmark(("flat_" + key_of("lru", slots)).c_str(), [&on, slots](
+        benchmark::RegisterBenchmark(("flat_" + key_of("lru", slots)).c_str(), [&fixture, slots](
                                                                                    auto &state) {
-            on.flat_rates[key_of("lru", slots)] =
-                measure(state, on, [&] { return count_flat<flat_lru>(*on.source, slots); });
+            fixture.flat_rates[key_of("lru", slots)] = measure(
+                state, fixture, [&] { return count_flat<flat_lru>(*fixture.source, slots); });
         })->Unit(benchmark::kMillisecond);
-        benchmark::RegisterBenchmark(("flat_" + key_of("fifo", slots)).c_str(), [&on, slots](
+        benchmark::RegisterBenchmark(("flat_" + key_of("fifo", slots)).c_str(), [&fixture, slots](
                                                                                     auto &state) {
-            on.flat_rates[key_of("fifo", slots)] =
-                measure(state, on, [&] { return count_flat<flat_fifo>(*on.source, slots); });
+            fixture.flat_rates[key_of("fifo", slots)] = measure(
+                state, fixture, [&] { return count_flat<flat_fifo>(*fixture.source, slots); });
         })->Unit(benchmark::kMillisecond);
         benchmark::RegisterBenchmark(
             ("flat_token_" + key_of("lru", slots)).c_str(),
-            [&on, slots](auto &state) {
-                on.flat_rates["token_" + key_of("lru", slots)] =
-                    measure(state, on, [&] { return count_flat_steps(*on.source, slots); });
+            [&fixture, slots](auto &state) {
+                fixture.flat_rates["token_" + key_of("lru", slots)] = measure(
+                    state, fixture, [&] { return count_flat_steps(*fixture.source, slots); });
             })
             ->Unit(benchmark::kMillisecond);
     }
 }
 
-void replay_speed(benchmark::State &state, bench &on, const core::policy &of, uint32_t slots,
-                  core::order requests) {
+void replay_speed(benchmark::State &state, bench &fixture, const core::policy &policy,
+                  uint32_t slots, core::order requests) {
     core::replay_job job;
-    job.of = &of;
+    job.cache_policy = &policy;
     job.slots = slots;
     job.requests = requests;
-    const bool offline = (of.descriptor->needs & MOORAGE_NEEDS_FUTURE) != 0;
-    if (offline && !on.coming) on.coming.emplace(*on.source);
+    const bool offline = (policy.descriptor->needs & MOORAGE_NEEDS_FUTURE) != 0;
+    if (offline && !fixture.future) fixture.future.emplace(*fixture.source);
     std::string failure;
     bool fast = true;
-    const double rate = measure(state, on, [&]() -> uint64_t {
-        const auto counted = core::replay(*on.source, offline ? &*on.coming : nullptr, job);
+    const double rate = measure(state, fixture, [&]() -> uint64_t {
+        const auto counted =
+            core::replay(*fixture.source, offline ? &*fixture.future : nullptr, job);
         if (!counted) failure = counted.failure().text;
         fast = fast && counted && counted->fast;
         return counted ? counted->misses : 0;
@@ -149,17 +150,18 @@ void replay_speed(benchmark::State &state, bench &on, const core::policy &of, ui
     if (!failure.empty()) state.SkipWithError(failure.c_str());
     if (!fast) state.SetLabel("step by step");
     const std::string order = requests == core::order::token ? "token_" : "";
-    const auto flat = on.flat_rates.find(order + key_of(of.name(), slots));
-    if (flat != on.flat_rates.end()) state.counters["of_flat"] = rate / flat->second;
+    const auto flat = fixture.flat_rates.find(order + key_of(policy.name(), slots));
+    if (flat != fixture.flat_rates.end()) state.counters["of_flat"] = rate / flat->second;
 }
 
 // Runs the whole program, as a user does. It is spawned from a process that is still small, because
 // a child's peak memory includes its parent's memory at that time.
-void replay_memory(benchmark::State &state, const bench &on, const std::string &program,
+void replay_memory(benchmark::State &state, const bench &fixture, const std::string &program,
                    const std::string &policy) {
-    std::vector<std::string> words{
-        program,      "replay",  on.file.string(), "--policies", policy, "--slots",
-        "64,128,200", "--order", "serial",         "--json",     "-"};
+    std::vector<std::string> words{program,      "replay",  fixture.file.string(),
+                                   "--policies", policy,    "--slots",
+                                   "64,128,200", "--order", "serial",
+                                   "--json",     "-"};
     std::vector<char *> arguments;
     for (std::string &word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
@@ -178,7 +180,7 @@ void replay_memory(benchmark::State &state, const bench &on, const std::string &
         peak = std::max(peak, static_cast<double>(used.ru_maxrss) * 1024);
     }
     posix_spawn_file_actions_destroy(&silent);
-    const double bytes = static_cast<double>(std::filesystem::file_size(on.file));
+    const double bytes = static_cast<double>(std::filesystem::file_size(fixture.file));
     state.counters["peak_MB"] = peak / 1e6;
     state.counters["file_MB"] = bytes / 1e6;
     state.counters["peak_of_file"] = peak / bytes;
@@ -188,44 +190,47 @@ int run(int argc, char **argv) {
     core::set_log_level(core::log_level::error);
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-    bench on;
-    on.file = write_perf_trace(
+    bench fixture;
+    fixture.file = write_perf_trace(
         {.layers = 32, .experts = 8, .top_k = 2, .tokens = 200'000, .a = 1, .b = 0, .seed = 1});
-    if (on.file.empty()) return 1;
-    const auto scanned = on.policies.scan(core::registry::default_paths());
+    if (fixture.file.empty()) return 1;
+    const auto scanned = fixture.policies.scan(core::registry::default_paths());
     if (!scanned) std::fprintf(stderr, "%s\n", scanned.failure().text.c_str());
     const std::string program =
         std::filesystem::canonical("/proc/self/exe").parent_path() / "moorage";
     for (const char *policy : {"lru", "all"})
-        benchmark::RegisterBenchmark(
-            ("memory/" + std::string(policy)).c_str(),
-            [&on, program, policy](auto &state) { replay_memory(state, on, program, policy); })
+        benchmark::RegisterBenchmark(("memory/" + std::string(policy)).c_str(),
+                                     [&fixture, program, policy](auto &state) {
+                                         replay_memory(state, fixture, program, policy);
+                                     })
             ->Iterations(1)
             ->Unit(benchmark::kMillisecond)
             ->UseRealTime();
-    register_flat(on);
-    for (const core::policy &of : on.policies.policies()) {
-        if (!of.is("cache")) continue;
+    register_flat(fixture);
+    for (const core::policy &policy : fixture.policies.policies()) {
+        if (!policy.is("cache")) continue;
         for (const uint32_t slots : sizes)
-            benchmark::RegisterBenchmark(key_of(of.name(), slots).c_str(), [&on, &of,
-                                                                            slots](auto &state) {
-                replay_speed(state, on, of, slots, core::order::serial);
+            benchmark::RegisterBenchmark(key_of(policy.name(), slots).c_str(), [&fixture, &policy,
+                                                                                slots](
+                                                                                   auto &state) {
+                replay_speed(state, fixture, policy, slots, core::order::serial);
             })->Unit(benchmark::kMillisecond);
         for (const uint32_t slots : sizes)
-            benchmark::RegisterBenchmark(("token_" + key_of(of.name(), slots)).c_str(),
-                                         [&on, &of, slots](auto &state) {
-                                             replay_speed(state, on, of, slots, core::order::token);
+            benchmark::RegisterBenchmark(("token_" + key_of(policy.name(), slots)).c_str(),
+                                         [&fixture, &policy, slots](auto &state) {
+                                             replay_speed(state, fixture, policy, slots,
+                                                          core::order::token);
                                          })
                 ->Unit(benchmark::kMillisecond);
     }
-    auto opened = core::trace::open(on.file);
+    auto opened = core::trace::open(fixture.file);
     if (opened) {
-        on.source.emplace(std::move(*opened));
+        fixture.source.emplace(std::move(*opened));
         benchmark::RunSpecifiedBenchmarks();
     } else {
         std::fprintf(stderr, "%s\n", opened.failure().text.c_str());
     }
-    std::filesystem::remove(on.file);
+    std::filesystem::remove(fixture.file);
     return opened ? 0 : 1;
 }
 

@@ -73,17 +73,17 @@ struct bench {
 
     bench() {
         std::mt19937_64 source(7);
-        for (uint32_t &one : state) one = source() % 2 ? MOORAGE_WHOLE : 0;
+        for (uint32_t &page_state : state) page_state = source() % 2 ? MOORAGE_WHOLE : 0;
         view = {sizeof(view), 0,      layers, experts,      1,       0,
                 state.data(), &slots, &used,  split.data(), nullptr, nullptr};
     }
     std::unique_ptr<core::instance> make(const char *name, const char *kind) const {
         const auto found = policies.find(name, kind);
         if (!found) return nullptr;
-        core::environment where;
-        where.residency = &view;
-        auto made = core::instance::create(**found, {}, where);
-        if (!made) return nullptr;
+        core::environment policy_environment;
+        policy_environment.residency = &view;
+        auto created = core::instance::create(**found, {}, policy_environment);
+        if (!created) return nullptr;
         moorage_limits limits{};
         limits.size = sizeof(limits);
         limits.layers = layers;
@@ -92,7 +92,7 @@ struct bench {
         limits.tokens_max = limits.requests_max = tokens_max;
         limits.pools = limits.segments = 1;
         limits.slots = slots;
-        return (*made)->activate(limits) ? std::move(*made) : nullptr;
+        return (*created)->activate(limits) ? std::move(*created) : nullptr;
     }
 };
 
@@ -103,24 +103,25 @@ std::vector<perf_step> draw_steps(uint32_t tokens) {
     return steps;
 }
 
-void set_per(benchmark::State &state, const char *what, uint32_t count) {
-    state.counters[what] = benchmark::Counter(
+void set_per(benchmark::State &state, const char *unit, uint32_t count) {
+    state.counters[unit] = benchmark::Counter(
         count, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
-void route(benchmark::State &state, const bench &on) {
-    const auto policy = on.make("smoe", "router");
+void route(benchmark::State &state, const bench &fixture) {
+    const auto policy = fixture.make("smoe", "router");
     if (!policy) return state.SkipWithError("router smoe was not found");
     const auto tokens = static_cast<uint32_t>(state.range(0));
     const std::vector<perf_step> steps = draw_steps(tokens);
-    std::vector<uint32_t> out(tokens * top_k);
-    std::vector<float> weights(out.size());
-    std::vector<uint8_t> classes(out.size());
-    moorage_route to{sizeof(to), 0, out.data(), weights.data(), classes.data()};
+    std::vector<uint32_t> selected(tokens * top_k);
+    std::vector<float> weights(selected.size());
+    std::vector<uint8_t> classes(selected.size());
+    moorage_route route_table{sizeof(route_table), 0, selected.data(), weights.data(),
+                              classes.data()};
     uint64_t changed = 0;
     size_t next = 0;
     for (auto _ : state) {
-        policy->router->select(policy->plugin(), &steps[next++ % drawn_steps].table, &to);
+        policy->router->select(policy->plugin(), &steps[next++ % drawn_steps].table, &route_table);
         changed += classes[top_k - 1] == MOORAGE_CLASS_SUBSTITUTE;
     }
     set_per(state, "per_token", tokens);
@@ -128,8 +129,8 @@ void route(benchmark::State &state, const bench &on) {
         static_cast<double>(changed) / static_cast<double>(state.iterations());
 }
 
-void score(benchmark::State &state, const bench &on) {
-    const auto policy = on.make("score", "cache");
+void score(benchmark::State &state, const bench &fixture) {
+    const auto policy = fixture.make("score", "cache");
     if (!policy) return state.SkipWithError("cache score was not found");
     const std::vector<perf_step> steps = draw_steps(1);
     size_t next = 0;
@@ -146,14 +147,14 @@ void score(benchmark::State &state, const bench &on) {
     }
 }
 
-void balance(benchmark::State &state, const bench &on) {
-    const auto policy = on.make("balance", "dispatch");
+void balance(benchmark::State &state, const bench &fixture) {
+    const auto policy = fixture.make("balance", "dispatch");
     if (!policy) return state.SkipWithError("dispatch balance was not found");
     const std::vector<perf_step> steps = draw_steps(1);
     const std::vector<uint32_t> tokens(top_k, 1);
     const std::vector<uint8_t> missing = {0, 0, 255, 255, 255, 255};
     const std::vector<uint64_t> ns(top_k, 1000);
-    const std::vector<uint32_t> own(top_k, 0);
+    const std::vector<uint32_t> devices(top_k, 0);
     std::vector<uint32_t> sites(top_k), order(top_k);
     size_t next = 0;
     for (auto _ : state) {
@@ -163,7 +164,7 @@ void balance(benchmark::State &state, const bench &on) {
         items.count = top_k, items.devices = 2, items.gpus = 1;
         items.host_experts = step.host_chosen, items.host_tokens = tokens.data();
         items.host_missing = missing.data(), items.host_scores = step.host_weights;
-        items.host_device = own.data();
+        items.host_device = devices.data();
         items.host_load_ns = items.host_gpu_ns = items.host_cpu_ns = ns.data();
         policy->dispatch->assign(policy->plugin(), &step, &items, sites.data(), order.data());
         benchmark::DoNotOptimize(order.data());
@@ -174,15 +175,15 @@ int run(int argc, char **argv) {
     core::set_log_level(core::log_level::error);
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-    bench on;
-    const auto scanned = on.policies.scan(core::registry::default_paths());
+    bench fixture;
+    const auto scanned = fixture.policies.scan(core::registry::default_paths());
     if (!scanned) std::fprintf(stderr, "%s\n", scanned.failure().text.c_str());
-    benchmark::RegisterBenchmark("router", [&on](auto &state) { route(state, on); })
+    benchmark::RegisterBenchmark("router", [&fixture](auto &state) { route(state, fixture); })
         ->Arg(1)
         ->Arg(4)
         ->Arg(8);
-    benchmark::RegisterBenchmark("score", [&on](auto &state) { score(state, on); });
-    benchmark::RegisterBenchmark("balance", [&on](auto &state) { balance(state, on); });
+    benchmark::RegisterBenchmark("score", [&fixture](auto &state) { score(state, fixture); });
+    benchmark::RegisterBenchmark("balance", [&fixture](auto &state) { balance(state, fixture); });
     benchmark::RunSpecifiedBenchmarks();
     return 0;
 }

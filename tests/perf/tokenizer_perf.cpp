@@ -22,10 +22,10 @@ using namespace moorage::core;
 const std::filesystem::path root = MOORAGE_SOURCE_DIR;
 
 std::string repeated(const std::string &text, size_t bytes) {
-    std::string out;
-    out.reserve(bytes + text.size());
-    while (!text.empty() && out.size() < bytes) out += text;
-    return out;
+    std::string result;
+    result.reserve(bytes + text.size());
+    while (!text.empty() && result.size() < bytes) result += text;
+    return result;
 }
 
 std::string prose() {
@@ -43,13 +43,13 @@ std::unique_ptr<tokenizer> demo(benchmark::State &state) {
 }
 
 void encode(benchmark::State &state, const std::string &text) {
-    const auto with = demo(state);
-    if (!with || text.empty()) return state.SkipWithError("nothing to encode");
+    const auto demo_tokenizer = demo(state);
+    if (!demo_tokenizer || text.empty()) return state.SkipWithError("nothing to encode");
     size_t ids = 0;
     for (auto _ : state) {
-        const auto made = with->encode(text, {});
-        if (!made) return state.SkipWithError(made.failure().text.c_str());
-        ids = made->size();
+        const auto encoded = demo_tokenizer->encode(text, {});
+        if (!encoded) return state.SkipWithError(encoded.failure().text.c_str());
+        ids = encoded->size();
         benchmark::DoNotOptimize(ids);
     }
     state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * text.size()));
@@ -69,12 +69,12 @@ void encode_long_word(benchmark::State &state) { encode(state, repeated("moorage
 BENCHMARK(encode_long_word)->Unit(benchmark::kMillisecond);
 
 void decode_prose(benchmark::State &state) {
-    const auto with = demo(state);
+    const auto demo_tokenizer = demo(state);
     const std::string text = repeated(prose(), 4 << 20);
-    if (!with || text.empty()) return state.SkipWithError("nothing to decode");
-    const auto ids = with->encode(text, {});
+    if (!demo_tokenizer || text.empty()) return state.SkipWithError("nothing to decode");
+    const auto ids = demo_tokenizer->encode(text, {});
     if (!ids) return state.SkipWithError(ids.failure().text.c_str());
-    for (auto _ : state) benchmark::DoNotOptimize(with->decode(*ids, {}));
+    for (auto _ : state) benchmark::DoNotOptimize(demo_tokenizer->decode(*ids, {}));
     state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * text.size()));
 }
 BENCHMARK(decode_prose)->Unit(benchmark::kMillisecond);

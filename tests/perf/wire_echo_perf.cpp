@@ -41,18 +41,18 @@ using core::settings;
 
 // Pins to one of the program's processors. Its children know them too.
 void pin(int wanted) {
-    static const std::vector<int> there = [] {
-        cpu_set_t given;
-        sched_getaffinity(0, sizeof(given), &given);
-        std::vector<int> each;
+    static const std::vector<int> processors = [] {
+        cpu_set_t allowed;
+        sched_getaffinity(0, sizeof(allowed), &allowed);
+        std::vector<int> numbers;
         for (int i = 0; i < CPU_SETSIZE; ++i)
-            if (CPU_ISSET(i, &given)) each.push_back(i);
-        return each;
+            if (CPU_ISSET(i, &allowed)) numbers.push_back(i);
+        return numbers;
     }();
-    cpu_set_t all;
-    CPU_ZERO(&all);
-    CPU_SET(there[static_cast<size_t>(wanted) % there.size()], &all);
-    sched_setaffinity(0, sizeof(all), &all);
+    cpu_set_t chosen;
+    CPU_ZERO(&chosen);
+    CPU_SET(processors[static_cast<size_t>(wanted) % processors.size()], &chosen);
+    sched_setaffinity(0, sizeof(chosen), &chosen);
 }
 
 // One end of a conversation of messages of equal length.
@@ -69,29 +69,29 @@ class bare_end final : public end {
 public:
     explicit bare_end(size_t bytes) : room_(bytes) {}
     ~bare_end() override {
-        for (const int one : {socket_, listener_})
-            if (one >= 0) ::close(one);
+        for (const int descriptor : {socket_, listener_})
+            if (descriptor >= 0) ::close(descriptor);
     }
     std::string listen() override {
         listener_ = ::socket(AF_INET, SOCK_STREAM, 0);
-        sockaddr_in at = loopback(0);
-        socklen_t bytes = sizeof(at);
-        if (::bind(listener_, reinterpret_cast<sockaddr *>(&at), sizeof(at)) != 0 ||
+        sockaddr_in bound = loopback(0);
+        socklen_t bytes = sizeof(bound);
+        if (::bind(listener_, reinterpret_cast<sockaddr *>(&bound), sizeof(bound)) != 0 ||
             ::listen(listener_, 1) != 0)
             give_up("cannot listen");
-        ::getsockname(listener_, reinterpret_cast<sockaddr *>(&at), &bytes);
-        return std::to_string(ntohs(at.sin_port));
+        ::getsockname(listener_, reinterpret_cast<sockaddr *>(&bound), &bytes);
+        return std::to_string(ntohs(bound.sin_port));
     }
     void connect(const std::string &address) override {
         socket_ = ::socket(AF_INET, SOCK_STREAM, 0);
-        const sockaddr_in to = loopback(static_cast<uint16_t>(std::stoi(address)));
-        if (::connect(socket_, reinterpret_cast<const sockaddr *>(&to), sizeof(to)) != 0)
+        const sockaddr_in target = loopback(static_cast<uint16_t>(std::stoi(address)));
+        if (::connect(socket_, reinterpret_cast<const sockaddr *>(&target), sizeof(target)) != 0)
             give_up("cannot connect");
-        at_once();
+        disable_delay();
     }
     bool echo() override {
         socket_ = ::accept(listener_, nullptr, nullptr);
-        at_once();
+        disable_delay();
         while (receive()) send(room_);
         return true;
     }
@@ -102,15 +102,15 @@ public:
 
 private:
     static sockaddr_in loopback(uint16_t port) {
-        sockaddr_in at{};
-        at.sin_family = AF_INET;
-        at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        at.sin_port = htons(port);
-        return at;
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        address.sin_port = htons(port);
+        return address;
     }
-    void at_once() const {
-        const int on = 1;
-        ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    void disable_delay() const {
+        const int enabled = 1;
+        ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &enabled, sizeof(enabled));
     }
     void send(const std::vector<char> &bytes) const {
         for (size_t gone = 0; gone < bytes.size();)
@@ -118,10 +118,11 @@ private:
                 0, ::send(socket_, bytes.data() + gone, bytes.size() - gone, MSG_NOSIGNAL)));
     }
     bool receive() {
-        for (size_t here = 0; here < room_.size();) {
-            const ssize_t got = ::recv(socket_, room_.data() + here, room_.size() - here, 0);
+        for (size_t received = 0; received < room_.size();) {
+            const ssize_t got =
+                ::recv(socket_, room_.data() + received, room_.size() - received, 0);
             if (got <= 0) return false;
-            here += static_cast<size_t>(got);
+            received += static_cast<size_t>(got);
         }
         return true;
     }
@@ -131,12 +132,12 @@ private:
 
 class wire_end final : public end {
 public:
-    wire_end(const char *plugin, const settings &given) {
+    wire_end(const char *plugin, const settings &params) {
         if (const auto done = known_.scan(std::vector{file_of(plugin)}); !done)
             give_up(done.failure().text);
-        auto made = core::instance::create(**known_.find(plugin, "wire"), given, {});
-        if (!made) give_up(made.failure().text);
-        wire_ = std::move(*made);
+        auto created = core::instance::create(**known_.find(plugin, "wire"), params, {});
+        if (!created) give_up(created.failure().text);
+        wire_ = std::move(*created);
         moorage_limits nothing{};
         nothing.size = sizeof(nothing);
         moorage_wire_limits limits{};
@@ -164,11 +165,11 @@ public:
         return bound;
     }
     // Receives until the sender is gone.
-    void take_in() {
+    void drain_messages() {
         for (;;) {
-            const moorage_wire_event one = next();
-            if (one.kind == MOORAGE_WIRE_CLOSED) return;
-            if (one.kind == MOORAGE_WIRE_MESSAGE) release(one.message);
+            const moorage_wire_event event = next();
+            if (event.kind == MOORAGE_WIRE_CLOSED) return;
+            if (event.kind == MOORAGE_WIRE_MESSAGE) release(event.message);
         }
     }
     // MBit/s of the bytes that the wire has taken. It holds no more than its queue.
@@ -193,36 +194,36 @@ public:
     }
     void connect(const std::string &address) override {
         const char *text = address.c_str();
-        const moorage_wire_target to{sizeof(to), MOORAGE_WIRE_CALLS, &text, 1, 0, nullptr};
-        if (wire_->wire->connect(wire_->plugin(), &to, &connection_) != MOORAGE_OK)
+        const moorage_wire_target target{sizeof(target), MOORAGE_WIRE_CALLS, &text, 1, 0, nullptr};
+        if (wire_->wire->connect(wire_->plugin(), &target, &connection_) != MOORAGE_OK)
             give_up("cannot connect");
         if (next().kind != MOORAGE_WIRE_CONNECTED) give_up("not connected");
     }
     bool echo() override {
         for (;;) {
-            const moorage_wire_event one = next();
-            if (one.kind == MOORAGE_WIRE_CLOSED) return true;
-            if (one.kind == MOORAGE_WIRE_SENT) release(one.user);
-            if (one.kind != MOORAGE_WIRE_MESSAGE) continue;
-            connection_ = one.connection;
-            if (send(one.plugin_data, one.bytes, one.message) == MOORAGE_WIRE_DONE)
-                release(one.message);
+            const moorage_wire_event event = next();
+            if (event.kind == MOORAGE_WIRE_CLOSED) return true;
+            if (event.kind == MOORAGE_WIRE_SENT) release(event.user);
+            if (event.kind != MOORAGE_WIRE_MESSAGE) continue;
+            connection_ = event.connection;
+            if (send(event.plugin_data, event.bytes, event.message) == MOORAGE_WIRE_DONE)
+                release(event.message);
         }
     }
     void trip(const std::vector<char> &bytes) override {
         send(bytes.data(), bytes.size(), 0);
-        moorage_wire_event one = next();
-        while (one.kind != MOORAGE_WIRE_MESSAGE) one = next();
-        release(one.message);
+        moorage_wire_event event = next();
+        while (event.kind != MOORAGE_WIRE_MESSAGE) event = next();
+        release(event.message);
     }
 
 private:
     moorage_wire_event next() {
-        moorage_wire_event one{};
-        while (wire_->call(core::entry_point::wire_poll, wire_->wire->poll, &one, 1u,
+        moorage_wire_event event{};
+        while (wire_->call(core::entry_point::wire_poll, wire_->wire->poll, &event, 1u,
                            uint64_t{1'000'000'000}) == 0) {
         }
-        return one;
+        return event;
     }
     uint32_t send(const void *data, uint64_t bytes, uint64_t user) {
         const moorage_wire_part part{data, bytes, 0};
@@ -241,22 +242,22 @@ private:
 struct form {
     const char *name;
     const char *plugin;  // null: none
-    settings given;
+    settings params;
 };
 
-std::unique_ptr<end> make(const form &of, size_t bytes) {
-    if (of.plugin) return std::make_unique<wire_end>(of.plugin, of.given);
+std::unique_ptr<end> make(const form &variant, size_t bytes) {
+    if (variant.plugin) return std::make_unique<wire_end>(variant.plugin, variant.params);
     return std::make_unique<bare_end>(bytes);
 }
 
 // Round trips of one form, in nanoseconds, with another process of its own.
-void measure(const form &of, size_t bytes, int trips, std::vector<double> &out) {
+void measure(const form &variant, size_t bytes, int trips, std::vector<double> &trip_us) {
     int way[2];
     if (::pipe(way) != 0) give_up("no pipe");
-    const pid_t other = ::fork();
-    if (other == 0) {
+    const pid_t child = ::fork();
+    if (child == 0) {
         pin(1);
-        const auto far = make(of, bytes);
+        const auto far = make(variant, bytes);
         const std::string address = far->listen() + "\n";
         if (::write(way[1], address.data(), address.size()) < 0) ::_exit(1);
         far->echo();
@@ -265,7 +266,7 @@ void measure(const form &of, size_t bytes, int trips, std::vector<double> &out) 
     std::string address;
     for (char c = 0; ::read(way[0], &c, 1) == 1 && c != '\n';) address.push_back(c);
     ::close(way[0]), ::close(way[1]);
-    auto near = make(of, bytes);
+    auto near = make(variant, bytes);
     near->connect(address);
     const std::vector<char> message(bytes, 'm');
     for (int i = 0; i < trips / 10 + 20; ++i) near->trip(message);
@@ -273,23 +274,23 @@ void measure(const form &of, size_t bytes, int trips, std::vector<double> &out) 
         const auto begin = std::chrono::steady_clock::now();
         near->trip(message);
         const auto took = std::chrono::steady_clock::now() - begin;
-        out.push_back(std::chrono::duration<double, std::micro>(took).count());
+        trip_us.push_back(std::chrono::duration<double, std::micro>(took).count());
     }
     near.reset();
     int state = 0;
-    ::waitpid(other, &state, 0);
+    ::waitpid(child, &state, 0);
 }
 
 // The rate of a link between two machines, or namespaces.
 int measure_rate(int count, char **words) {
-    wire_end at("tcp", {{"poll_us", int64_t{0}, "here"}, {"open_network", true, "here"}});
+    wire_end wire("tcp", {{"poll_us", int64_t{0}, "here"}, {"open_network", true, "here"}});
     if (std::string(words[1]) == "listen") {
-        at.listen_at(words[2]);
-        at.take_in();
+        wire.listen_at(words[2]);
+        wire.drain_messages();
         return 0;
     }
-    at.connect(words[2]);
-    std::printf("%.1f\n", at.rate(count > 3 ? std::atof(words[3]) : 3));
+    wire.connect(words[2]);
+    std::printf("%.1f\n", wire.rate(count > 3 ? std::atof(words[3]) : 3));
     return 0;
 }
 
@@ -302,12 +303,12 @@ int main(int count, char **words) {
     files.write("node", test::certify("DNS:node", &files.authority));
     const settings sleeping{{"poll_us", int64_t{0}, "here"}},
         polling{{"poll_us", int64_t{1000}, "here"}};
-    const auto tls = [&](settings with) {
-        with.push_back({"security", std::string("tls"), "here"});
-        with.push_back({"certificate", files.file("node.pem"), "here"});
-        with.push_back({"key", files.file("node.key"), "here"});
-        with.push_back({"ca", files.file("ca.pem"), "here"});
-        return with;
+    const auto tls = [&](settings params) {
+        params.push_back({"security", std::string("tls"), "here"});
+        params.push_back({"certificate", files.file("node.pem"), "here"});
+        params.push_back({"key", files.file("node.key"), "here"});
+        params.push_back({"ca", files.file("ca.pem"), "here"});
+        return params;
     };
     std::vector<form> forms = {{"bare socket, blocking", nullptr, {}},
                                {"tcp, sleeping", "tcp", sleeping},

@@ -30,8 +30,8 @@ using work = std::function<void()>;
 #else
 #define MEASURED gnu::noipa
 #endif
-extern "C" [[MEASURED]] void measured_work(const work &what) {
-    what();
+extern "C" [[MEASURED]] void measured_work(const work &task) {
+    task();
     asm volatile("" ::: "memory");
 }
 
@@ -41,15 +41,15 @@ using namespace moorage::core;
 
 const std::filesystem::path root = MOORAGE_SOURCE_DIR;
 
-[[noreturn]] void fail(const std::string &why) {
-    std::fprintf(stderr, "perf_workloads: %s\n", why.c_str());
+[[noreturn]] void fail(const std::string &reason) {
+    std::fprintf(stderr, "perf_workloads: %s\n", reason.c_str());
     std::exit(1);
 }
 
 template <class T>
-T need(result<T> made) {
-    if (!made) fail(made.failure().text);
-    return std::move(made).value();
+T require_value(result<T> created) {
+    if (!created) fail(created.failure().text);
+    return std::move(created).value();
 }
 
 // A made-up trace in a file of this process, gone with it.
@@ -74,17 +74,17 @@ private:
 
 void replay_workload(const char *policy, const synth_options &options) {
     const trace_file file(options);
-    const trace source = need(trace::open(file.path()));
+    const trace source = require_value(trace::open(file.path()));
     registry policies;
     if (const status done = policies.scan(registry::default_paths()); !done)
         fail(done.failure().text);
     replay_job job;
-    job.of = need(policies.find(policy, "cache"));
+    job.cache_policy = require_value(policies.find(policy, "cache"));
     job.slots = source.layers() * source.experts() / 2;
-    measured_work([&] { need(replay(source, nullptr, job)); });
+    measured_work([&] { require_value(replay(source, nullptr, job)); });
 }
 
-run_config emulated(const std::filesystem::path &trace, const char *shape) {
+run_config make_config(const std::filesystem::path &trace, const char *shape) {
     run_config config;
     config.file = "workload.toml";
     config.trace = trace;
@@ -97,13 +97,13 @@ run_config emulated(const std::filesystem::path &trace, const char *shape) {
 void run_workload(const synth_options &options, const char *shape,
                   const std::function<void(run_config &)> &change) {
     const trace_file file(options);
-    run_config config = emulated(file.path(), shape);
+    run_config config = make_config(file.path(), shape);
     change(config);
     run_resources shared;
     if (const status done = shared.scan({}); !done) fail(done.failure().text);
-    run_options how;
-    how.optimum = false;
-    measured_work([&] { need(run(config, shared, how)); });
+    run_options emulation_options;
+    emulation_options.optimum = false;
+    measured_work([&] { require_value(run(config, shared, emulation_options)); });
 }
 
 const synth_options mixtral{.layers = 32, .experts = 8, .top_k = 2, .tokens = 1'000};
@@ -168,32 +168,35 @@ void demo_decode() {
     config.max_tokens = 16;
     run_resources shared;
     if (const status done = shared.scan({}); !done) fail(done.failure().text);
-    need(shared.open_model(config.model));
-    measured_work([&] { need(run(config, shared, {})); });
+    require_value(shared.open_model(config.model));
+    measured_work([&] { require_value(run(config, shared, {})); });
 }
 
 void encode_text() {
-    const auto with = need(tokenizer::open(root / "configs/demo/tokenizer.json"));
+    const auto demo_tokenizer =
+        require_value(tokenizer::open(root / "configs/demo/tokenizer.json"));
     const std::string phrase =
         "Experts that do not fit in fast memory are moved: 128 of 256, 3.5 GB/s, na\u00efve or "
         "not.\n";
     std::string text;
     while (text.size() < 200'000) text += phrase;
-    measured_work([&] { with->decode(need(with->encode(text, {})), {}); });
+    measured_work(
+        [&] { demo_tokenizer->decode(require_value(demo_tokenizer->encode(text, {})), {}); });
 }
 
 // SlimCaching's setting, planned greedily and predicted.
 void place() {
     const std::filesystem::path file = root / "configs/clusters/slimcaching.toml";
-    run_config config = need(load_run_config(file, {}));
+    run_config config = require_value(load_run_config(file, {}));
     registry policies;
     if (const status done = policies.scan(registry::default_paths()); !done)
         fail(done.failure().text);
     config.placement = {"slim_greedy", "workload", {}};
-    const scene of = need(make_scene(*config.cluster, file.parent_path()));
+    const scene placed = require_value(make_scene(*config.cluster, file.parent_path()));
     measured_work([&] {
-        const auto stage = need(placement_stage::open(config.placement, policies, of, 1));
-        predict(of, need(stage->make(of, {})));
+        const auto stage =
+            require_value(placement_stage::open(config.placement, policies, placed, 1));
+        predict(placed, require_value(stage->make(placed, {})));
     });
 }
 
@@ -206,8 +209,9 @@ void compare() {
         comparison compared;
         for (const char *file :
              {"systems/hybrimoe.toml", "systems/freetoken.toml", "best_lossless.toml"}) {
-            const run_config config = need(load_run_config(root / "configs" / file, few));
-            compared.rows.push_back({.report = need(run(config, shared, {})), .config = file});
+            const run_config config = require_value(load_run_config(root / "configs" / file, few));
+            compared.rows.push_back(
+                {.report = require_value(run(config, shared, {})), .config = file});
         }
         if (to_text(compared).empty()) fail("no table");
     });
@@ -235,8 +239,8 @@ constexpr workload workloads[] = {
 int main(int argc, char **argv) {
     set_log_level(log_level::error);
     if (argc == 2)
-        for (const workload &one : workloads)
-            if (one.name == argv[1]) return one.run(), 0;
-    for (const workload &one : workloads) std::printf("%s\n", one.name.data());
+        for (const workload &entry : workloads)
+            if (entry.name == argv[1]) return entry.run(), 0;
+    for (const workload &entry : workloads) std::printf("%s\n", entry.name.data());
     return argc == 1 ? 0 : 2;
 }

@@ -35,22 +35,22 @@ public:
         }
         for (uint32_t h = 0; h < scene.homes; ++h) add_calls(h);
         for (uint32_t h = scene.servers; h < scene.homes; ++h)
-            for (uint32_t x = 0; x < scene.count(); ++x)
-                if (below(8) == 0) scene.hold(h, x);
+            for (uint32_t x = 0; x < scene.expert_count(); ++x)
+                if (below(8) == 0) scene.add_held_expert(h, x);
     }
 
     placement_scene scene;
 
 private:
-    double uniform(double from, double to) {
-        return from + (to - from) * static_cast<double>(generator_() >> 11) * 0x1p-53;
+    double uniform(double low, double high) {
+        return low + (high - low) * static_cast<double>(generator_() >> 11) * 0x1p-53;
     }
     uint32_t below(uint32_t bound) { return static_cast<uint32_t>(generator_() % bound); }
 
     void add_devices() {
-        uint64_t all = 0, largest = 0;
+        uint64_t total = 0, largest = 0;
         for (uint32_t m = 0; m < scene.models(); ++m) {
-            all += scene.expert_bytes[m] * scene.layers[m] * scene.experts[m];
+            total += scene.expert_bytes[m] * scene.layers[m] * scene.experts[m];
             largest = std::max(largest, scene.expert_bytes[m]);
         }
         const double room = clouded_ ? uniform(0.2, 1.5) : uniform(1.1, 2.5);
@@ -61,12 +61,12 @@ private:
                 const double part = uniform(0.7, 1.3) * room / scene.servers / devices;
                 const double call_s = uniform(0, slowest_s);
                 scene.add_device(
-                    n, static_cast<uint64_t>(part * static_cast<double>(all)) + largest, call_s);
+                    n, static_cast<uint64_t>(part * static_cast<double>(total)) + largest, call_s);
             }
         }
         uint64_t bytes =
             std::accumulate(scene.device_bytes.begin(), scene.device_bytes.end(), uint64_t{0});
-        for (; !clouded_ && bytes < all + largest * scene.devices(); bytes += largest)
+        for (; !clouded_ && bytes < total + largest * scene.devices(); bytes += largest)
             scene.device_bytes[below(scene.devices())] += largest;
     }
     void add_links() {
@@ -74,10 +74,10 @@ private:
         for (uint32_t a = 0; a < scene.servers; ++a)
             for (uint32_t b = 0; b < a; ++b) {
                 const double base_s = uniform(0.1, 0.5), bytes_per_s = 1000 / uniform(0.2, 2);
-                if (uniform(0, 1) < chance) scene.link(a, b, bytes_per_s, base_s);
+                if (uniform(0, 1) < chance) scene.add_link(a, b, bytes_per_s, base_s);
             }
         const double cloud_s = uniform(1, 8), call_s = uniform(0, 0.1);
-        if (clouded_) scene.cloud(infinite, cloud_s, call_s);
+        if (clouded_) scene.add_cloud(infinite, cloud_s, call_s);
     }
     // Adds sets of 24 tokens a layer, by rank^-zipf without replacement.
     void add_calls(uint32_t home) {
@@ -96,9 +96,9 @@ private:
             for (uint32_t e = 0; e < 12; ++e) weight.push_back(std::pow(e + 1.0, -zipf));
             std::vector<uint32_t> chosen;
             for (uint32_t i = 0; i < scene.top_k[m]; ++i) {
-                double at = uniform(0, std::accumulate(weight.begin(), weight.end(), 0.0));
+                double remaining = uniform(0, std::accumulate(weight.begin(), weight.end(), 0.0));
                 uint32_t e = 0;
-                while (e + 1 < weight.size() && at >= weight[e]) at -= weight[e++];
+                while (e + 1 < weight.size() && remaining >= weight[e]) remaining -= weight[e++];
                 while (weight[e] == 0) --e;
                 chosen.push_back(rank[e]), weight[e] = 0;
             }

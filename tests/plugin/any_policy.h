@@ -54,14 +54,14 @@ struct world {
 
 class any_policy {
 public:
-    // `file`: "cache/static". `given`: parameters without their defaults; flags are "1".
-    any_policy(const std::string &file, world &where, const parameters &given = {})
-        : world_(where) {
+    // `file`: "cache/static". `params`: parameters without their defaults; flags are "1".
+    any_policy(const std::string &file, world &test_world, const parameters &params = {})
+        : world_(test_world) {
         host_ = {sizeof(host_), 0,        MOORAGE_ABI_MAJOR, MOORAGE_ABI_MINOR, this,
                  find_service,  set_error};
         const moorage_module *module = open_library(file);
         const moorage_descriptor *about = module->descriptor(0);
-        const std::vector<moorage_value> values = values_of(*about, given);
+        const std::vector<moorage_value> values = values_of(*about, params);
         const auto count = static_cast<uint32_t>(values.size());
         if (module->create(about->plugin_name, &host_, values.data(), count, &plugin) != MOORAGE_OK)
             throw std::runtime_error(error_);
@@ -70,7 +70,7 @@ public:
         budget = table<moorage_budget>(MOORAGE_INTERFACE_BUDGET);
         prefetch = table<moorage_prefetch>(MOORAGE_INTERFACE_PREFETCH);
         dispatch = table<moorage_dispatch>(MOORAGE_INTERFACE_DISPATCH);
-        if (plugin->activate(plugin, &where.limits) == MOORAGE_OK) return;
+        if (plugin->activate(plugin, &test_world.limits) == MOORAGE_OK) return;
         plugin->destroy(plugin);
         throw std::runtime_error(error_);
     }
@@ -123,10 +123,10 @@ private:
         static constexpr moorage_residency_service residencies{sizeof(residencies), 0, residency};
         static constexpr moorage_costs_service prices{sizeof(prices), 0, costs};
         static constexpr moorage_random randoms{sizeof(randoms), 0, random};
-        const std::string_view what = id;
-        if (what == MOORAGE_SERVICE_RESIDENCY) return &residencies;
-        if (what == MOORAGE_SERVICE_COSTS) return &prices;
-        if (what == MOORAGE_SERVICE_RANDOM) return &randoms;
+        const std::string_view service = id;
+        if (service == MOORAGE_SERVICE_RESIDENCY) return &residencies;
+        if (service == MOORAGE_SERVICE_COSTS) return &prices;
+        if (service == MOORAGE_SERVICE_RANDOM) return &randoms;
         return nullptr;
     }
 
@@ -146,40 +146,40 @@ struct step_data {
 };
 
 // `chosen`: [tokens][k]. Streams are 0, 1, ... and requests 0 until a test changes them.
-inline void fill_step(step_data &into, const world &where, uint64_t index, uint32_t layer,
+inline void fill_step(step_data &target, const world &test_world, uint64_t index, uint32_t layer,
                       const std::vector<std::vector<uint32_t>> &chosen) {
-    into.chosen.clear(), into.distinct.clear(), into.tokens.clear();
-    into.streams.clear(), into.requests.clear();
+    target.chosen.clear(), target.distinct.clear(), target.tokens.clear();
+    target.streams.clear(), target.requests.clear();
     for (const auto &of_token : chosen) {
-        into.streams.push_back(static_cast<uint32_t>(into.streams.size()));
-        into.requests.push_back(0);
+        target.streams.push_back(static_cast<uint32_t>(target.streams.size()));
+        target.requests.push_back(0);
         for (const uint32_t expert : of_token) {
-            into.chosen.push_back(expert);
-            const auto found = std::find(into.distinct.begin(), into.distinct.end(), expert);
-            if (found != into.distinct.end()) {
-                ++into.tokens[static_cast<size_t>(found - into.distinct.begin())];
+            target.chosen.push_back(expert);
+            const auto found = std::find(target.distinct.begin(), target.distinct.end(), expert);
+            if (found != target.distinct.end()) {
+                ++target.tokens[static_cast<size_t>(found - target.distinct.begin())];
                 continue;
             }
-            into.distinct.push_back(expert);
-            into.tokens.push_back(1);
+            target.distinct.push_back(expert);
+            target.tokens.push_back(1);
         }
     }
-    moorage_step &step = into.step;
+    moorage_step &step = target.step;
     step = {};
     step.size = sizeof(step);
     step.index = step.visit = index;
-    step.token = index / where.limits.layers;
+    step.token = index / test_world.limits.layers;
     step.layer = layer;
     step.phase = MOORAGE_DECODE;
     step.token_count = static_cast<uint32_t>(chosen.size());
     step.top_k = static_cast<uint32_t>(chosen[0].size());
-    step.experts = where.limits.experts;
-    step.distinct_count = static_cast<uint32_t>(into.distinct.size());
-    step.host_streams = into.streams.data();
-    step.host_requests = into.requests.data();
-    step.host_chosen = into.chosen.data();
-    step.host_distinct = into.distinct.data();
-    step.host_distinct_tokens = into.tokens.data();
+    step.experts = test_world.limits.experts;
+    step.distinct_count = static_cast<uint32_t>(target.distinct.size());
+    step.host_streams = target.streams.data();
+    step.host_requests = target.requests.data();
+    step.host_chosen = target.chosen.data();
+    step.host_distinct = target.distinct.data();
+    step.host_distinct_tokens = target.tokens.data();
 }
 
 // `count` different numbers below `bound`, smaller ones more often.
@@ -187,8 +187,9 @@ inline std::vector<uint32_t> draw_distinct(std::mt19937_64 &generator, uint32_t 
                                            uint32_t bound) {
     std::vector<uint32_t> drawn;
     while (drawn.size() < count) {
-        const auto one = static_cast<uint32_t>(std::min(generator() % bound, generator() % bound));
-        if (std::find(drawn.begin(), drawn.end(), one) == drawn.end()) drawn.push_back(one);
+        const auto expert =
+            static_cast<uint32_t>(std::min(generator() % bound, generator() % bound));
+        if (std::find(drawn.begin(), drawn.end(), expert) == drawn.end()) drawn.push_back(expert);
     }
     return drawn;
 }

@@ -26,7 +26,7 @@ struct item {
 struct assignment {
     std::vector<uint32_t> sites, order;
     // Experts of a site, in the order in which it takes them.
-    std::vector<uint32_t> at(uint32_t site, const std::vector<item> &items) const {
+    std::vector<uint32_t> experts_at(uint32_t site, const std::vector<item> &items) const {
         std::vector<uint32_t> experts;
         for (const uint32_t i : order)
             if (sites[i] == site && (site == cpu_device || items[i].missing))
@@ -41,14 +41,15 @@ assignment assign(driven_policy &policy, const std::vector<item> &items, bool sc
     std::vector<uint8_t> missing;
     std::vector<float> scores;
     std::vector<uint64_t> load, gpu(items.size(), 10), cpu;
-    for (const item &one : items) {
-        experts.push_back(one.expert), missing.push_back(one.missing), scores.push_back(one.score);
-        load.push_back(one.missing ? one.load_ns : 0), cpu.push_back(one.cpu_ns);
+    for (const item &entry : items) {
+        experts.push_back(entry.expert), missing.push_back(entry.missing),
+            scores.push_back(entry.score);
+        load.push_back(entry.missing ? entry.load_ns : 0), cpu.push_back(entry.cpu_ns);
     }
     moorage_items table{};
     table.size = sizeof(table);
     table.count = static_cast<uint32_t>(items.size());
-    on_one_gpu(table);
+    place_on_first_gpu(table);
     table.host_experts = experts.data();
     table.host_tokens = tokens.data();
     table.host_missing = missing.data();
@@ -56,19 +57,19 @@ assignment assign(driven_policy &policy, const std::vector<item> &items, bool sc
     table.host_load_ns = load.data();
     table.host_gpu_ns = gpu.data();
     table.host_cpu_ns = cpu.data();
-    assignment out{std::vector<uint32_t>(items.size(), gpu_device),
-                   std::vector<uint32_t>(items.size())};
-    std::iota(out.order.begin(), out.order.end(), 0u);
+    assignment result{std::vector<uint32_t>(items.size(), gpu_device),
+                      std::vector<uint32_t>(items.size())};
+    std::iota(result.order.begin(), result.order.end(), 0u);
     moorage_step step{};
     step.size = sizeof(step);
     step.layer = layer;
-    const uint32_t count =
-        policy.dispatch->assign(policy.plugin, &step, &table, out.sites.data(), out.order.data());
+    const uint32_t count = policy.dispatch->assign(policy.plugin, &step, &table,
+                                                   result.sites.data(), result.order.data());
     REQUIRE((count == items.size() || count == 0));
-    auto sorted = out.order;
+    auto sorted = result.order;
     std::sort(sorted.begin(), sorted.end());
     for (uint32_t i = 0; i < sorted.size(); ++i) REQUIRE(sorted[i] == i);
-    return out;
+    return result;
 }
 
 void measure(driven_policy &policy, uint32_t site, uint64_t load_ns, uint64_t run_ns) {
@@ -76,7 +77,7 @@ void measure(driven_policy &policy, uint32_t site, uint64_t load_ns, uint64_t ru
     policy.dispatch->outcome(policy.plugin, &done);
 }
 
-policy_world a_world() {
+policy_world make_world() {
     policy_world world;
     world.experts = 64;
     return world;
@@ -92,12 +93,12 @@ std::vector<item> draw_items(std::mt19937_64 &draw, uint32_t count) {
     return items;
 }
 
-std::vector<uint32_t> by_score(std::vector<item> items) {
+std::vector<uint32_t> experts_by_score(std::vector<item> items) {
     std::sort(items.begin(), items.end(), [](const item &a, const item &b) {
         return a.score != b.score ? a.score > b.score : a.expert < b.expert;
     });
     std::vector<uint32_t> experts;
-    for (const item &one : items) experts.push_back(one.expert);
+    for (const item &entry : items) experts.push_back(entry.expert);
     return experts;
 }
 
@@ -109,15 +110,15 @@ uint64_t longest(uint64_t loads, uint64_t runs, uint64_t load_ns, uint64_t cpu_n
 
 TEST_CASE("algorithm 2 as printed, its bound and its replay rule") {
     std::mt19937_64 draw(1);
-    policy_world world = a_world();
+    policy_world world = make_world();
     world.make();
     driven_policy policy("dispatch/balance", "balance", world);
     for (uint32_t trial = 0; trial < 3000; ++trial) {
         auto items = draw_items(draw, 1 + static_cast<uint32_t>(draw() % 24));
         const uint64_t load_ns = 1 + draw() % (trial % 2 ? 4 : 1000),
                        cpu_ns = 1 + draw() % (trial % 2 ? 4 : 1000);
-        for (item &one : items) one.load_ns = load_ns, one.cpu_ns = cpu_ns;
-        const std::vector<uint32_t> sorted = by_score(items);
+        for (item &entry : items) entry.load_ns = load_ns, entry.cpu_ns = cpu_ns;
+        const std::vector<uint32_t> sorted = experts_by_score(items);
         std::vector<uint32_t> loads, runs;
         uint64_t load_total = 0, cpu_total = 0;
         int64_t l = 0, r = static_cast<int64_t>(sorted.size()) - 1;
@@ -131,8 +132,8 @@ TEST_CASE("algorithm 2 as printed, its bound and its replay rule") {
             }
         }
         const assignment got = assign(policy, items);
-        CHECK(got.at(gpu_device, items) == loads);
-        CHECK(got.at(cpu_device, items) == runs);
+        CHECK(got.experts_at(gpu_device, items) == loads);
+        CHECK(got.experts_at(cpu_device, items) == runs);
         const uint64_t n = items.size(), took = std::max(load_total, cpu_total);
         uint64_t optimum = UINT64_MAX;
         for (uint64_t count = 0; count <= n; ++count)
@@ -146,40 +147,40 @@ TEST_CASE("algorithm 2 as printed, its bound and its replay rule") {
 
 TEST_CASE("the optimum of equation 4, among all splits") {
     std::mt19937_64 draw(2);
-    policy_world world = a_world();
+    policy_world world = make_world();
     world.make();
     driven_policy policy("dispatch/balance", "balance", world, {{"exact", "1"}});
     for (uint32_t trial = 0; trial < 3000; ++trial) {
         auto items = draw_items(draw, 1 + static_cast<uint32_t>(draw() % 24));
         const uint64_t load_ns = 1 + draw() % (trial % 2 ? 4 : 1000),
                        cpu_ns = 1 + draw() % (trial % 2 ? 4 : 1000);
-        for (item &one : items) one.load_ns = load_ns, one.cpu_ns = cpu_ns;
+        for (item &entry : items) entry.load_ns = load_ns, entry.cpu_ns = cpu_ns;
         const assignment got = assign(policy, items);
-        const uint64_t n = items.size(), loads = got.at(gpu_device, items).size();
+        const uint64_t n = items.size(), loads = got.experts_at(gpu_device, items).size();
         const uint64_t took = longest(loads, n - loads, load_ns, cpu_ns);
         for (uint64_t count = 0; count <= n; ++count) {
             CHECK(took <= longest(count, n - count, load_ns, cpu_ns));
             if (count > loads) CHECK(took < longest(count, n - count, load_ns, cpu_ns));
         }
         // The best-scored are loaded.
-        auto sorted = by_score(items), loaded = got.at(gpu_device, items);
+        auto sorted = experts_by_score(items), loaded = got.experts_at(gpu_device, items);
         sorted.resize(loads);
         CHECK(loaded == sorted);
     }
 }
 
 TEST_CASE("one absent expert is loaded even if the CPU is ten times as fast, unless exact") {
-    policy_world world = a_world();
+    policy_world world = make_world();
     world.make();
     const std::vector<item> items = {{3, 0.5f, 0}, {7, 0.2f, MOORAGE_WHOLE, 1000, 100}};
     driven_policy literal("dispatch/balance", "balance", world);
-    CHECK(assign(literal, items).at(gpu_device, items) == std::vector<uint32_t>{7});
+    CHECK(assign(literal, items).experts_at(gpu_device, items) == std::vector<uint32_t>{7});
     driven_policy exact("dispatch/balance", "balance", world, {{"exact", "1"}});
-    CHECK(assign(exact, items).at(cpu_device, items) == std::vector<uint32_t>{7});
+    CHECK(assign(exact, items).experts_at(cpu_device, items) == std::vector<uint32_t>{7});
 }
 
 TEST_CASE("resident experts stay, loads go by score, the CPU takes the lowest first") {
-    policy_world world = a_world();
+    policy_world world = make_world();
     world.make();
     driven_policy policy("dispatch/balance", "balance", world);
     // Loads take 100, the CPU 60: load 5, CPU 9, load? 100 > 60: CPU 1, 100 <= 120: load 2.
@@ -194,45 +195,45 @@ TEST_CASE("resident experts stay, loads go by score, the CPU takes the lowest fi
     CHECK(got.sites == std::vector<uint32_t>{0, 0, 1, 1, 0, 0});
     // Without scores the given order is the order of score: 1, 9, 5, 2.
     const assignment plain = assign(policy, items, /*scored=*/false);
-    CHECK(plain.at(gpu_device, items) == std::vector<uint32_t>{1, 9});
-    CHECK(plain.at(cpu_device, items) == std::vector<uint32_t>{2, 5});
+    CHECK(plain.experts_at(gpu_device, items) == std::vector<uint32_t>{1, 9});
+    CHECK(plain.experts_at(cpu_device, items) == std::vector<uint32_t>{2, 5});
 }
 
 TEST_CASE("fill: at least as many of the best-scored are loaded as slots are free, and no others") {
     std::mt19937_64 draw(4);
-    policy_world world = a_world();
+    policy_world world = make_world();
     world.slots = 6;
     world.make();
     for (const char *exact : {"0", "1"}) {
         driven_policy plain("dispatch/balance", "balance", world, {{"exact", exact}});
         driven_policy filling("dispatch/balance", "balance", world,
                               {{"exact", exact}, {"fill", "1"}});
-        bool more = false, none = false;
+        bool loads_more = false, none = false;
         for (uint32_t trial = 0; trial < 2000; ++trial) {
             auto items = draw_items(draw, 1 + static_cast<uint32_t>(draw() % 10));
             const uint64_t load_ns = 1 + draw() % 1000, cpu_ns = 1 + draw() % 1000;
-            for (item &one : items) one.load_ns = load_ns, one.cpu_ns = cpu_ns;
+            for (item &entry : items) entry.load_ns = load_ns, entry.cpu_ns = cpu_ns;
             world.used[0] = static_cast<uint32_t>(draw() % 8);  // also more than there are
             const size_t free = world.used[0] < 6 ? 6 - world.used[0] : 0;
-            const auto by_paper = assign(plain, items).at(gpu_device, items);
+            const auto by_paper = assign(plain, items).experts_at(gpu_device, items);
             const assignment got = assign(filling, items);
-            auto loaded = by_score(items), computed = loaded;
+            auto loaded = experts_by_score(items), computed = loaded;
             const size_t loads = std::max(by_paper.size(), std::min(free, items.size()));
             loaded.resize(loads);
             computed.erase(computed.begin(), computed.begin() + static_cast<std::ptrdiff_t>(loads));
             std::reverse(computed.begin(), computed.end());
-            CHECK(got.at(gpu_device, items) == loaded);
-            CHECK(got.at(cpu_device, items) == computed);
-            more = more || loads > by_paper.size();
+            CHECK(got.experts_at(gpu_device, items) == loaded);
+            CHECK(got.experts_at(cpu_device, items) == computed);
+            loads_more = loads_more || loads > by_paper.size();
             none = none || (free == 0 && loads < items.size());
         }
-        CHECK(more);
+        CHECK(loads_more);
         CHECK(none);
     }
 }
 
 TEST_CASE("fill looks at the pool of the step's layer") {
-    policy_world world = a_world();
+    policy_world world = make_world();
     world.layers = 2;
     world.shared = false;
     world.make();
@@ -241,17 +242,18 @@ TEST_CASE("fill looks at the pool of the step's layer") {
     std::vector<item> items;
     for (uint32_t expert = 0; expert < 3; ++expert)  // the CPU ends all before one load does
         items.push_back({expert, 0.5f, MOORAGE_WHOLE, 1000, 100});
-    CHECK(assign(policy, items, true, 0).at(gpu_device, items).empty());
-    CHECK(assign(policy, items, true, 1).at(gpu_device, items) == std::vector<uint32_t>{0, 1});
+    CHECK(assign(policy, items, true, 0).experts_at(gpu_device, items).empty());
+    CHECK(assign(policy, items, true, 1).experts_at(gpu_device, items) ==
+          std::vector<uint32_t>{0, 1});
 }
 
 TEST_CASE("times are means of the last p transfers and the last p runs") {
-    policy_world world = a_world();
+    policy_world world = make_world();
     world.make();
     driven_policy policy("dispatch/balance", "balance", world, {{"window", "3"}});
     std::mt19937_64 draw(3);
     const std::vector<item> twelve = draw_items(draw, 12);
-    const auto loads = [&] { return assign(policy, twelve).at(gpu_device, twelve).size(); };
+    const auto loads = [&] { return assign(policy, twelve).experts_at(gpu_device, twelve).size(); };
     const auto expected = [](double load_ns, double cpu_ns) {
         double load_total = 0, cpu_total = 0;
         size_t count = 0;

@@ -24,11 +24,11 @@ public:
                              (pool < shape.slots % shape.pools() ? 1 : 0));
     }
 
-    uint32_t least(size_t at = 0, uint32_t resident = 0) {
-        if (at == steps_.size()) return 0;
-        const auto [found, is_new] = known_.try_emplace({at, resident}, 0);
+    uint32_t fewest_misses(size_t step_index = 0, uint32_t resident = 0) {
+        if (step_index == steps_.size()) return 0;
+        const auto [found, is_new] = known_.try_emplace({step_index, resident}, 0);
         if (!is_new) return found->second;
-        const request_step &step = steps_[at];
+        const request_step &step = steps_[step_index];
         uint32_t wanted = 0;
         for (const uint32_t expert : step.experts)
             wanted |= 1u << (step.layer * shape_.experts + expert);
@@ -38,21 +38,21 @@ public:
         const auto misses = static_cast<uint32_t>(std::popcount(wanted & ~resident));
         const auto held = static_cast<uint32_t>(std::popcount(resident & of_pool));
         const uint32_t going = held + misses > slots_[pool] ? held + misses - slots_[pool] : 0;
-        const uint32_t best =
-            misses + choose(at, resident | wanted, resident & of_pool & ~wanted, going);
-        known_[{at, resident}] = best;
+        const uint32_t best = misses + try_victims(step_index, resident | wanted,
+                                                   resident & of_pool & ~wanted, going);
+        known_[{step_index, resident}] = best;
         return best;
     }
 
 private:
     // Tries every set of `going` pages out of `may_go`.
-    uint32_t choose(size_t at, uint32_t resident, uint32_t may_go, uint32_t going) {
-        if (going == 0) return least(at + 1, resident);
+    uint32_t try_victims(size_t step_index, uint32_t resident, uint32_t may_go, uint32_t going) {
+        if (going == 0) return fewest_misses(step_index + 1, resident);
         uint32_t best = UINT32_MAX;
         while (static_cast<uint32_t>(std::popcount(may_go)) >= going) {
             const uint32_t page = may_go & -may_go;
             may_go &= ~page;
-            best = std::min(best, choose(at, resident & ~page, may_go, going - 1));
+            best = std::min(best, try_victims(step_index, resident & ~page, may_go, going - 1));
         }
         return best;
     }
@@ -84,7 +84,8 @@ TEST_CASE("belady misses as rarely as any choice of victims can") {
                                         least + below(most - least + 1)};
                 const auto steps = steps_of(tokens, requests);
                 CAPTURE(seed);
-                CHECK(misses_of("belady", shape, tokens, requests) == search(shape, steps).least());
+                CHECK(misses_of("belady", shape, tokens, requests) ==
+                      search(shape, steps).fewest_misses());
                 ++compared;
             }
     }
@@ -107,8 +108,8 @@ TEST_CASE(
         CHECK(misses_of("belady", shape, tokens, order::token, {{"lookahead", "60"}}) ==
               misses_of("belady", shape, tokens, order::token));
     }
-    for (auto at = misses.begin(); std::next(at) != misses.end(); ++at)
-        CHECK(at->second >= std::next(at)->second);
+    for (auto entry = misses.begin(); std::next(entry) != misses.end(); ++entry)
+        CHECK(entry->second >= std::next(entry)->second);
     CHECK(misses[0] > misses[100]);
 }
 

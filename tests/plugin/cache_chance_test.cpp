@@ -20,13 +20,13 @@ public:
     expectation(const std::string &name, const cache_shape &shape,
                 const std::vector<request_step> &steps, uint32_t parts, uint64_t runs_max = 400000)
         : model_(shape), policy_(name, model_), steps_(steps), parts_(parts), runs_left_(runs_max) {
-        follow(1);
+        follow_draws(1);
     }
     double misses() const { return sum_; }
-    bool complete() const { return runs_left_ > 0; }
+    bool is_complete() const { return runs_left_ > 0; }
 
 private:
-    void follow(double weight) {
+    void follow_draws(double weight) {
         if (runs_left_ == 0) return;
         --runs_left_;
         model_.clear();
@@ -40,7 +40,7 @@ private:
         for (uint32_t part = 0; part < parts_; ++part) {
             const uint64_t width = UINT64_MAX / parts_;
             draws_.push_back(width * part + width / 2);
-            follow(weight / parts_);
+            follow_draws(weight / parts_);
             draws_.pop_back();
         }
     }
@@ -57,7 +57,7 @@ private:
 class chances {
 public:
     chances(const cache_shape &shape, bool marks) : shape_(shape), marks_(marks) {
-        now_[{0, 0}] = 1;
+        states_[{0, 0}] = 1;
     }
     double misses = 0;
 
@@ -66,10 +66,11 @@ public:
         for (const uint32_t expert : step.experts)
             wanted |= 1u << (step.layer * shape_.experts + expert);
         const uint32_t pinned = step.experts.size() > 1 ? wanted : 0;
-        for (auto &[state, chance] : now_)
+        for (auto &[state, chance] : states_)
             misses += chance * std::popcount(wanted & ~state.resident);
-        apply([&](const content &from, double chance, auto &&into) {
-            into({from.resident, from.marked | (wanted & from.resident)}, chance);
+        step_states([&](const content &old_state, double chance, auto &&add_state) {
+            add_state({old_state.resident, old_state.marked | (wanted & old_state.resident)},
+                      chance);
         });
         for (const uint32_t expert : step.experts)
             request(1u << (step.layer * shape_.experts + expert), pinned);
@@ -81,40 +82,42 @@ private:
         auto operator<=>(const content &) const = default;
     };
     template <class Move>
-    void apply(Move &&move) {
+    void step_states(Move &&move) {
         std::map<content, double> next;
-        for (const auto &[state, chance] : now_)
-            move(state, chance, [&](content into, double part) { next[into] += part; });
-        now_ = std::move(next);
+        for (const auto &[state, chance] : states_)
+            move(state, chance, [&](content new_state, double part) { next[new_state] += part; });
+        states_ = std::move(next);
     }
     void request(uint32_t page, uint32_t pinned) {
-        apply([&](content from, double chance, auto &&into) {
-            const auto held = static_cast<uint32_t>(std::popcount(from.resident));
-            if (from.resident & page) return into(from, chance);
+        step_states([&](content old_state, double chance, auto &&add_state) {
+            const auto held = static_cast<uint32_t>(std::popcount(old_state.resident));
+            if (old_state.resident & page) return add_state(old_state, chance);
             if (held < shape_.slots)
-                return into({from.resident | page, from.marked | page}, chance);
-            uint32_t may_go = from.resident & ~pinned & ~(marks_ ? from.marked : 0);
+                return add_state({old_state.resident | page, old_state.marked | page}, chance);
+            uint32_t may_go = old_state.resident & ~pinned & ~(marks_ ? old_state.marked : 0);
             if (may_go == 0 && marks_) {
-                from.marked &= pinned;
-                may_go = from.resident & ~from.marked;
+                old_state.marked &= pinned;
+                may_go = old_state.resident & ~old_state.marked;
             }
-            if (may_go == 0) return into(from, chance);  // every slot is pinned: not cached
+            if (may_go == 0)
+                return add_state(old_state, chance);  // every slot is pinned: not cached
             for (uint32_t left = may_go; left != 0; left &= left - 1) {
                 const uint32_t victim = left & -left;
-                into({(from.resident & ~victim) | page, (from.marked & ~victim) | page},
-                     chance / std::popcount(may_go));
+                add_state(
+                    {(old_state.resident & ~victim) | page, (old_state.marked & ~victim) | page},
+                    chance / std::popcount(may_go));
             }
         });
     }
     const cache_shape shape_;
     const bool marks_;
-    std::map<content, double> now_;
+    std::map<content, double> states_;
 };
 
 routing cycle(uint32_t requests, uint32_t pages) {
-    routing all;
-    for (uint32_t token = 0; token < requests; ++token) all.push_back({{token % pages}});
-    return all;
+    routing tokens;
+    for (uint32_t token = 0; token < requests; ++token) tokens.push_back({{token % pages}});
+    return tokens;
 }
 
 }  // namespace
@@ -124,14 +127,16 @@ TEST_CASE("marking on a cycle of k + 1 pages misses H_k times per phase") {
         uint32_t slots, phases, parts;
         double harmonic;
     };
-    for (const row &of :
+    for (const row &expected :
          {row{1, 3, 1, 1.0}, {2, 5, 2, 3.0 / 2}, {3, 2, 6, 11.0 / 6}, {4, 1, 12, 25.0 / 12}}) {
         // The first phase is cold: k misses.
-        const routing tokens = cycle(of.slots * (1 + of.phases), of.slots + 1);
+        const routing tokens = cycle(expected.slots * (1 + expected.phases), expected.slots + 1);
         const auto steps = steps_of(tokens, order::rounds);
-        const expectation found("marking", {1, of.slots + 1, 1, true, of.slots}, steps, of.parts);
-        REQUIRE(found.complete());
-        CHECK(found.misses() == doctest::Approx(of.slots + of.phases * of.harmonic).epsilon(1e-9));
+        const expectation found("marking", {1, expected.slots + 1, 1, true, expected.slots}, steps,
+                                expected.parts);
+        REQUIRE(found.is_complete());
+        CHECK(found.misses() ==
+              doctest::Approx(expected.slots + expected.phases * expected.harmonic).epsilon(1e-9));
     }
 }
 
@@ -152,7 +157,7 @@ TEST_CASE("random and marking have the expectation of their definitions") {
         for (const bool marks : {false, true}) {
             const expectation found(marks ? "marking" : "random", shape, steps, parts[slots],
                                     10000);
-            if (!found.complete()) continue;
+            if (!found.is_complete()) continue;
             chances defined(shape, marks);
             for (const request_step &step : steps) defined.run(step);
             CAPTURE(seed);

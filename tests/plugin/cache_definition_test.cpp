@@ -18,7 +18,7 @@ using maker = std::function<std::unique_ptr<policy_model>(const cache_model &,
 
 struct contender {
     std::string name;
-    parameters given;
+    parameters params;
     maker definition;
     bool takes_events = true;  // the definition covers prefetches and budgets
 };
@@ -82,17 +82,17 @@ void disturb(std::mt19937_64 &generator, policy_model &left, cache_model &a, pol
     const uint32_t layer = page / a.shape.experts;
     if (generator() % 2) {
         if (a.state[page] != 0) return;
-        const outcomes told = a.load(left, {page}, layer, MOORAGE_PREFETCH);
-        REQUIRE(told == b.load(right, {page}, layer, MOORAGE_PREFETCH));
+        const outcomes results = a.load(left, {page}, layer, MOORAGE_PREFETCH);
+        REQUIRE(results == b.load(right, {page}, layer, MOORAGE_PREFETCH));
     } else {
         const uint32_t pool = a.pool_of(layer);
         const uint32_t count = 1 + static_cast<uint32_t>(generator() % (a.slots[pool] + 2));
-        const outcomes told = a.resize(left, pool, count);
-        REQUIRE(told == b.resize(right, pool, count));
+        const outcomes results = a.resize(left, pool, count);
+        REQUIRE(results == b.resize(right, pool, count));
     }
 }
 
-void compare(const contender &one, uint64_t seed, bool events) {
+void compare(const contender &tested, uint64_t seed, bool events) {
     std::mt19937_64 generator(seed);
     const auto below = [&](uint32_t bound) { return static_cast<uint32_t>(generator() % bound); };
     const uint32_t layers = 1 + below(4), experts = 2 + below(5),
@@ -104,14 +104,14 @@ void compare(const contender &one, uint64_t seed, bool events) {
     const double skew = below(3) * 0.5;
     const routing tokens = random_routing(generator, 8 + below(28), layers, experts, top_k, skew);
     const auto steps = steps_of(tokens, requests);
-    CAPTURE(one.name);
+    CAPTURE(tested.name);
     CAPTURE(seed);
     CAPTURE(shape.slots);
     CAPTURE(static_cast<int>(requests));
 
     cache_model of_library(shape), of_definition(shape);
-    library_policy library(one.name, of_library, one.given, &steps);
-    const auto definition = one.definition(of_definition, steps);
+    library_policy library(tested.name, of_library, tested.params, &steps);
+    const auto definition = tested.definition(of_definition, steps);
     for (const request_step &step : steps) {
         CAPTURE(step.index);
         REQUIRE(of_library.run(library, step) == of_definition.run(*definition, step));
@@ -125,14 +125,14 @@ void compare(const contender &one, uint64_t seed, bool events) {
 }  // namespace
 
 TEST_CASE("every request ends as the definition says") {
-    for (const contender &one : contenders())
-        for (uint64_t seed = 0; seed < 300; ++seed) compare(one, seed, false);
+    for (const contender &tested : contenders())
+        for (uint64_t seed = 0; seed < 300; ++seed) compare(tested, seed, false);
 }
 
 TEST_CASE("prefetches and budgets between steps follow the definition too") {
-    for (const contender &one : contenders())
-        if (one.takes_events)
-            for (uint64_t seed = 1000; seed < 1200; ++seed) compare(one, seed, true);
+    for (const contender &tested : contenders())
+        if (tested.takes_events)
+            for (uint64_t seed = 1000; seed < 1200; ++seed) compare(tested, seed, true);
 }
 
 TEST_CASE("a decayed count keeps its order over thousands of half-lives") {
@@ -151,8 +151,8 @@ TEST_CASE("a decayed count keeps its order over thousands of half-lives") {
     // One request per token and a short half-life: no history outweighs a later request.
     const cache_shape one_layer{1, 6, 1, true, 3};
     const routing single = random_routing(generator, 3000, 1, 6, 1, 0.7);
-    CHECK(replay_library("lfu", one_layer, single, order::rounds, {{"half_life", "0.5"}}).told ==
-          replay_library("lru", one_layer, single, order::rounds).told);
+    CHECK(replay_library("lfu", one_layer, single, order::rounds, {{"half_life", "0.5"}}).results ==
+          replay_library("lru", one_layer, single, order::rounds).results);
 }
 
 }  // namespace cache_definition_test

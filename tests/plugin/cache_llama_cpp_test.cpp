@@ -26,7 +26,7 @@ public:
         std::vector<uint32_t> hits, misses;
         for (const uint32_t expert : step.experts) {
             const uint32_t page = step.layer * model_.shape.experts + expert;
-            (model_.in_slot(page) ? hits : misses).push_back(page);
+            (model_.is_in_slot(page) ? hits : misses).push_back(page);
             requests_[page].push_back(step.token);
         }
         std::sort(misses.begin(), misses.end());
@@ -115,14 +115,14 @@ TEST_CASE("a frequent expert outlives a recent one, until its count has halved")
 }
 
 TEST_CASE("a batch beyond the limit reads the cache and does not fill it") {
-    world where(1, 8, 2, true, 4);
-    where.limits.tokens_max = 3;
-    any_policy policy("cache/llama_cpp_cache", where, {{"batch_max", "2"}});
+    world test_world(1, 8, 2, true, 4);
+    test_world.limits.tokens_max = 3;
+    any_policy policy("cache/llama_cpp_cache", test_world, {{"batch_max", "2"}});
     step_data data;
-    fill_step(data, where, 0, 0, {{0, 1}, {2, 3}, {4, 5}});
+    fill_step(data, test_world, 0, 0, {{0, 1}, {2, 3}, {4, 5}});
     policy.observe(data.step);
     CHECK_FALSE(policy.admit(0));
-    fill_step(data, where, 1, 0, {{0, 1}, {2, 3}});
+    fill_step(data, test_world, 1, 0, {{0, 1}, {2, 3}});
     policy.observe(data.step);
     CHECK(policy.admit(0));
 }

@@ -15,7 +15,7 @@ namespace {
 
 struct variant {
     const char *name;
-    parameters given;
+    parameters params;
 };
 const std::vector<variant> everyone = {
     {"lru", {}},
@@ -51,12 +51,12 @@ scene random_scene(std::mt19937_64 &generator, uint32_t tokens) {
     const auto below = [&](uint32_t bound) { return static_cast<uint32_t>(generator() % bound); };
     const uint32_t layers = 1 + below(5), experts = 2 + below(7),
                    top_k = 1 + below(std::min(4u, experts));
-    scene made{{layers, experts, top_k, below(2) == 0, 1 + below(layers * experts)},
-               static_cast<order>(below(3)),
-               random_routing(generator, tokens, layers, experts, top_k, 0.6),
-               {}};
-    made.steps = steps_of(made.tokens, made.requests);
-    return made;
+    scene result{{layers, experts, top_k, below(2) == 0, 1 + below(layers * experts)},
+                 static_cast<order>(below(3)),
+                 random_routing(generator, tokens, layers, experts, top_k, 0.6),
+                 {}};
+    result.steps = steps_of(result.tokens, result.requests);
+    return result;
 }
 
 // The future of a page that no step requests is asked for too; steps never run out here.
@@ -67,8 +67,8 @@ void disturb(std::mt19937_64 &generator, policy_model &policy, cache_model &mode
     switch (generator() % 6) {
         case 0:  // prefetch, still under way
             if (state == 0) {
-                const outcomes told = model.load(policy, {page}, layer, MOORAGE_PREFETCH);
-                if (told[0] != MOORAGE_REPLAY_BYPASS)
+                const outcomes results = model.load(policy, {page}, layer, MOORAGE_PREFETCH);
+                if (results[0] != MOORAGE_REPLAY_BYPASS)
                     state = MOORAGE_WHOLE << MOORAGE_STATE_IN_FLIGHT_SHIFT;
             }
             break;
@@ -80,8 +80,8 @@ void disturb(std::mt19937_64 &generator, policy_model &policy, cache_model &mode
                          static_cast<uint32_t>(generator() % (model.shape.experts + 2)));
             break;
         case 3:  // the host evicts any page
-            if (model.in_slot(page)) {
-                model.take_out(page);
+            if (model.is_in_slot(page)) {
+                model.remove_page(page);
                 --model.used[pool];
                 policy.evict(page, MOORAGE_DEMAND);
             }
@@ -101,24 +101,24 @@ void disturb(std::mt19937_64 &generator, policy_model &policy, cache_model &mode
 }  // namespace
 
 TEST_CASE("the fast replay path and single steps agree on every request") {
-    for (const variant &of : everyone)
+    for (const variant &tested : everyone)
         for (uint64_t seed = 0; seed < 120; ++seed) {
             std::mt19937_64 generator(seed);
-            const scene made = random_scene(generator, 30);
-            CAPTURE(std::string(of.name));
+            const scene setup = random_scene(generator, 30);
+            CAPTURE(std::string(tested.name));
             CAPTURE(seed);
-            cache_model slow(made.shape), fast(made.shape);
-            library_policy stepped(of.name, slow, of.given, &made.steps);
-            library_policy replayed_at_once(of.name, fast, of.given, &made.steps);
-            const auto expected = replay_stepwise(stepped, slow, made.steps);
+            cache_model slow(setup.shape), fast(setup.shape);
+            library_policy stepped(tested.name, slow, tested.params, &setup.steps);
+            library_policy replayed_at_once(tested.name, fast, tested.params, &setup.steps);
+            const auto expected = replay_stepwise(stepped, slow, setup.steps);
             // In two parts, so that the second continues the first.
             const size_t half = seed % 30;
-            const routing first(made.tokens.begin(), made.tokens.begin() + half);
-            const routing second(made.tokens.begin() + half, made.tokens.end());
-            outcomes told = replayed_at_once.replay(first, made.requests);
-            const outcomes rest = replayed_at_once.replay(second, made.requests, half);
-            told.insert(told.end(), rest.begin(), rest.end());
-            REQUIRE(told == expected.told);
+            const routing first(setup.tokens.begin(), setup.tokens.begin() + half);
+            const routing second(setup.tokens.begin() + half, setup.tokens.end());
+            outcomes results = replayed_at_once.replay(first, setup.requests);
+            const outcomes rest = replayed_at_once.replay(second, setup.requests, half);
+            results.insert(results.end(), rest.begin(), rest.end());
+            REQUIRE(results == expected.results);
             REQUIRE(fast.state == slow.state);
             REQUIRE(fast.used == slow.used);
             REQUIRE(stepped.draws_taken == replayed_at_once.draws_taken);
@@ -129,18 +129,19 @@ TEST_CASE("the fast path goes on from whatever single steps left behind") {
     // Whole events in a cache that may be too small for them, with all possible actions of a host
     // between them, then requests one by one. The optimum is left out, because it needs one fixed
     // future.
-    for (const variant &of : everyone)
-        for (uint64_t seed = 0; seed < 150 && std::string_view(of.name) != "belady"; ++seed) {
+    for (const variant &tested : everyone)
+        for (uint64_t seed = 0; seed < 150 && std::string_view(tested.name) != "belady"; ++seed) {
             std::mt19937_64 generator(seed);
-            scene made = random_scene(generator, 30);
-            if (made.requests == order::token) made.requests = order::serial;
-            made.steps = steps_of(made.tokens, made.requests);
-            CAPTURE(std::string(of.name));
+            scene setup = random_scene(generator, 30);
+            if (setup.requests == order::token) setup.requests = order::serial;
+            setup.steps = steps_of(setup.tokens, setup.requests);
+            CAPTURE(std::string(tested.name));
             CAPTURE(seed);
-            cache_model slow(made.shape), fast(made.shape);
-            library_policy stepped(of.name, slow, of.given), at_once(of.name, fast, of.given);
+            cache_model slow(setup.shape), fast(setup.shape);
+            library_policy stepped(tested.name, slow, tested.params),
+                at_once(tested.name, fast, tested.params);
             std::mt19937_64 left(seed), right(seed);
-            for (const request_step &step : steps_of(made.tokens, order::token)) {
+            for (const request_step &step : steps_of(setup.tokens, order::token)) {
                 if (step.token == 10) break;
                 REQUIRE(slow.run(stepped, step) == fast.run(at_once, step));
                 disturb(left, stepped, slow);
@@ -148,52 +149,52 @@ TEST_CASE("the fast path goes on from whatever single steps left behind") {
                 REQUIRE(slow.state == fast.state);
             }
             // A fast replay is for caches that hold no more than they may.
-            for (uint32_t pool = 0; pool < made.shape.pools(); ++pool) {
+            for (uint32_t pool = 0; pool < setup.shape.pools(); ++pool) {
                 const uint32_t slots = std::max(1u, slow.slots[pool]);
                 REQUIRE(slow.resize(stepped, pool, slots) == fast.resize(at_once, pool, slots));
             }
             outcomes expected;
-            for (const request_step &step : made.steps) {
+            for (const request_step &step : setup.steps) {
                 if (step.token < 10) continue;
-                const outcomes told = slow.run(stepped, step);
-                expected.insert(expected.end(), told.begin(), told.end());
+                const outcomes results = slow.run(stepped, step);
+                expected.insert(expected.end(), results.begin(), results.end());
             }
-            const routing rest(made.tokens.begin() + 10, made.tokens.end());
-            REQUIRE(at_once.replay(rest, made.requests, 10) == expected);
+            const routing rest(setup.tokens.begin() + 10, setup.tokens.end());
+            REQUIRE(at_once.replay(rest, setup.requests, 10) == expected);
             REQUIRE(slow.state == fast.state);
         }
 }
 
 TEST_CASE("after reset an instance is as new") {
-    for (const variant &of : everyone)
+    for (const variant &tested : everyone)
         for (uint64_t seed = 0; seed < 40; ++seed) {
             std::mt19937_64 generator(seed);
-            const scene made = random_scene(generator, 20);
-            cache_model model(made.shape);
-            library_policy policy(of.name, model, of.given, &made.steps);
-            const auto first = replay_stepwise(policy, model, made.steps);
+            const scene setup = random_scene(generator, 20);
+            cache_model model(setup.shape);
+            library_policy policy(tested.name, model, tested.params, &setup.steps);
+            const auto first = replay_stepwise(policy, model, setup.steps);
             model.clear();
             policy.reset();
-            CAPTURE(std::string(of.name));
-            CHECK(replay_stepwise(policy, model, made.steps).told == first.told);
+            CAPTURE(std::string(tested.name));
+            CHECK(replay_stepwise(policy, model, setup.steps).results == first.results);
         }
 }
 
 TEST_CASE("whatever happens between steps, victims stay right and no page is lost") {
-    for (const variant &of : everyone)
+    for (const variant &tested : everyone)
         for (uint64_t seed = 0; seed < 60; ++seed) {
             std::mt19937_64 generator(seed);
-            const scene made = random_scene(generator, 60);
-            CAPTURE(std::string(of.name));
+            const scene setup = random_scene(generator, 60);
+            CAPTURE(std::string(tested.name));
             CAPTURE(seed);
-            cache_model model(made.shape);
-            library_policy policy(of.name, model, of.given, &made.steps);
-            for (const request_step &step : made.steps) {
+            cache_model model(setup.shape);
+            library_policy policy(tested.name, model, tested.params, &setup.steps);
+            for (const request_step &step : setup.steps) {
                 REQUIRE_NOTHROW(model.run(policy, step));
                 for (uint64_t events = generator() % 3; events > 0; --events)
                     REQUIRE_NOTHROW(disturb(generator, policy, model));
             }
-            for (uint32_t pool = 0; pool < made.shape.pools(); ++pool) {
+            for (uint32_t pool = 0; pool < setup.shape.pools(); ++pool) {
                 REQUIRE_NOTHROW(model.resize(policy, pool, 0));
                 CHECK(model.used[pool] == 0);
                 CHECK(model.candidates(pool).empty());

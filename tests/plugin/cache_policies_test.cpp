@@ -15,8 +15,8 @@ namespace {
 // One line per eviction, "6:A1": time from 1, layer letter, expert number from 1.
 std::string evictions(const replayed &run, uint32_t experts) {
     std::string text;
-    for (size_t i = 0; i < run.told.size(); ++i) {
-        const uint32_t page = run.told[i];
+    for (size_t i = 0; i < run.results.size(); ++i) {
+        const uint32_t page = run.results[i];
         if (page == MOORAGE_REPLAY_KEPT) continue;
         if (!text.empty()) text += ' ';
         text += std::to_string(i + 1) + ':' + static_cast<char>('A' + page / experts) +
@@ -35,7 +35,7 @@ uint64_t distinct_pages(const routing &tokens, uint32_t experts) {
 
 struct variant {
     const char *name;
-    parameters given;
+    parameters params;
 };
 const std::vector<variant> everyone = {
     {"lru", {}},
@@ -53,10 +53,10 @@ const std::vector<variant> everyone = {
 
 // Every token takes the same expert number in all layers: 0, 1, .., experts - 1, 0, ..
 routing cycle(uint32_t tokens, uint32_t layers, uint32_t experts) {
-    routing all(tokens, std::vector<std::vector<uint32_t>>(layers));
+    routing result(tokens, std::vector<std::vector<uint32_t>>(layers));
     for (uint32_t token = 0; token < tokens; ++token)
-        for (auto &layer : all[token]) layer = {token % experts};
-    return all;
+        for (auto &layer : result[token]) layer = {token % experts};
+    return result;
 }
 
 }  // namespace
@@ -65,8 +65,8 @@ TEST_CASE("worked example: five tokens, LLRU against LRU") {
     // A1 B1 C1 | A2 B2 C2 | A1 B1 C1 | A2 B2 C2 | A1 B1 C1, five slots.
     const routing tokens = cycle(5, 3, 2);
     const cache_shape shape{3, 2, 1, true, 5};
-    const auto run = [&](const char *name, const parameters &given) {
-        return replay_library(name, shape, tokens, order::rounds, given);
+    const auto run = [&](const char *name, const parameters &params) {
+        return replay_library(name, shape, tokens, order::rounds, params);
     };
     const replayed lru = run("lru", {});
     CHECK(evictions(lru, 2) == "6:A1 7:B1 8:C1 9:A2 10:B2 11:C2 12:A1 13:B1 14:C1 15:A2");
@@ -90,13 +90,13 @@ TEST_CASE("worked example: token mode, three slots") {
     const routing tokens = {{{0, 1}, {0, 1}}, {{1, 2}, {0, 2}}};
     const replayed lru = replay_library("lru", {2, 3, 2, true, 3}, tokens, order::token);
     constexpr uint32_t kept = MOORAGE_REPLAY_KEPT, a0 = 0, a1 = 1, b0 = 3, b1 = 4;
-    CHECK(lru.told == outcomes{kept, kept, kept, a0, kept, b0, b1, a1});
+    CHECK(lru.results == outcomes{kept, kept, kept, a0, kept, b0, b1, a1});
     CHECK(lru.misses == 7);
     // The other order of stamps: a1 and b1 are the older ones of their steps, so b1 evicts a1, a1
     // evicts a0, a2 evicts b1; b0 is still there and hits, b2 evicts a2, the older of its step.
     const replayed last =
         replay_library("lru", {2, 3, 2, true, 3}, tokens, order::token, {{"stamp", "best_last"}});
-    CHECK(last.told == outcomes{kept, kept, kept, a1, a0, b1, kept, 2});
+    CHECK(last.results == outcomes{kept, kept, kept, a1, a0, b1, kept, 2});
     CHECK(last.misses == 7);
 }
 
@@ -130,11 +130,12 @@ TEST_CASE("bounds of every policy") {
         const uint64_t distinct = distinct_pages(tokens, experts);
         for (const order requests : {order::rounds, order::token, order::serial})
             for (uint32_t slots = top_k; slots <= layers * experts; slots += 2)
-                for (const variant &of : everyone) {
+                for (const variant &tested : everyone) {
                     const cache_shape shape{layers, experts, top_k, true, slots};
-                    const replayed run = replay_library(of.name, shape, tokens, requests, of.given);
-                    CAPTURE(std::string(of.name));
-                    CHECK(run.told.size() == 25u * layers * top_k);
+                    const replayed run =
+                        replay_library(tested.name, shape, tokens, requests, tested.params);
+                    CAPTURE(std::string(tested.name));
+                    CHECK(run.results.size() == 25u * layers * top_k);
                     CHECK(run.misses >= distinct);
                     CHECK(run.misses >= misses_of("belady", shape, tokens, requests));
                     if (slots >= distinct) CHECK(run.misses == distinct);
@@ -153,15 +154,16 @@ TEST_CASE("stack algorithms: misses never rise with the capacity") {
         const uint32_t layers = 2 + trial % 3, experts = 3 + trial % 3, top_k = 1 + trial % 2;
         const routing tokens = random_routing(generator, 40, layers, experts, top_k, 0.5);
         for (const order requests : {order::rounds, order::token})
-            for (const variant &of : stack) {
-                uint64_t before = UINT64_MAX;
+            for (const variant &tested : stack) {
+                uint64_t previous = UINT64_MAX;
                 const uint32_t least = requests == order::token ? top_k : 1;
                 for (uint32_t slots = least; slots <= layers * experts; ++slots) {
                     const cache_shape shape{layers, experts, top_k, true, slots};
-                    const uint64_t misses = misses_of(of.name, shape, tokens, requests, of.given);
-                    CAPTURE(std::string(of.name));
-                    CHECK(misses <= before);
-                    before = misses;
+                    const uint64_t misses =
+                        misses_of(tested.name, shape, tokens, requests, tested.params);
+                    CAPTURE(std::string(tested.name));
+                    CHECK(misses <= previous);
+                    previous = misses;
                 }
             }
     }
@@ -176,11 +178,11 @@ TEST_CASE("where LLRU is LRU") {
         for (const order requests : {order::rounds, order::token, order::serial}) {
             const cache_shape one_layer{1, experts, top_k, true, 1 + trial % experts};
             const cache_shape divided{layers, experts, top_k, false, layers + trial % (layers * 2)};
-            for (const parameters &given : {parameters{}, parameters{{"distance", "literal"}}}) {
-                CHECK(replay_library("llru", one_layer, single, requests, given).told ==
-                      replay_library("lru", one_layer, single, requests).told);
-                CHECK(replay_library("llru", divided, tokens, requests, given).told ==
-                      replay_library("lru", divided, tokens, requests).told);
+            for (const parameters &params : {parameters{}, parameters{{"distance", "literal"}}}) {
+                CHECK(replay_library("llru", one_layer, single, requests, params).results ==
+                      replay_library("lru", one_layer, single, requests).results);
+                CHECK(replay_library("llru", divided, tokens, requests, params).results ==
+                      replay_library("lru", divided, tokens, requests).results);
             }
         }
         // The literal formula is LRU for two layers and for one slot more than layers.
@@ -188,11 +190,11 @@ TEST_CASE("where LLRU is LRU") {
         const parameters literal{{"distance", "literal"}};
         for (uint32_t slots = 1; slots <= 2 * experts; ++slots)
             CHECK(replay_library("llru", {2, experts, 1, true, slots}, pair, order::rounds, literal)
-                      .told ==
-                  replay_library("lru", {2, experts, 1, true, slots}, pair, order::rounds).told);
+                      .results ==
+                  replay_library("lru", {2, experts, 1, true, slots}, pair, order::rounds).results);
         const cache_shape one_more{layers, experts, top_k, true, layers + 1};
-        CHECK(replay_library("llru", one_more, tokens, order::rounds, literal).told ==
-              replay_library("lru", one_more, tokens, order::rounds).told);
+        CHECK(replay_library("llru", one_more, tokens, order::rounds, literal).results ==
+              replay_library("lru", one_more, tokens, order::rounds).results);
         // In token mode with exactly k slots per layer all three are the same cache.
         const cache_shape shared{layers, experts, top_k, true, layers * top_k};
         const cache_shape per_layer{layers, experts, top_k, false, layers * top_k};
@@ -207,10 +209,11 @@ TEST_CASE("tiny caches in sequence mode") {
     for (uint32_t trial = 0; trial < 20; ++trial) {
         const uint32_t layers = 2 + trial % 4, experts = 4, top_k = 1 + trial % 2;
         const routing tokens = random_routing(generator, 30, layers, experts, top_k, 1);
-        const cache_shape one{layers, experts, top_k, true, 1};
-        const uint64_t misses = misses_of("belady", one, tokens, order::rounds);
-        for (const variant &of : everyone)
-            CHECK(misses_of(of.name, one, tokens, order::rounds, of.given) == misses);
+        const cache_shape single_slot{layers, experts, top_k, true, 1};
+        const uint64_t misses = misses_of("belady", single_slot, tokens, order::rounds);
+        for (const variant &tested : everyone)
+            CHECK(misses_of(tested.name, single_slot, tokens, order::rounds, tested.params) ==
+                  misses);
         for (uint32_t slots = 1; slots < layers; ++slots)
             CHECK(misses_of("lru", {layers, experts, top_k, true, slots}, tokens, order::rounds) ==
                   30u * layers * top_k);
@@ -251,11 +254,11 @@ TEST_CASE("known miss ratios of independent draws, serial order") {
     // 32 layers of 8 experts, two drawn without replacement with weight 1 / rank; 64, 128, 200
     // slots. With few slots sieve and forgetful lfu freeze on the experts that they happen to hold.
     // Over seeds their ratio lies between .30 and .37 at 128 slots, hence the wider bounds.
-    struct known {
-        variant of;
+    struct known_ratio {
+        variant policy;
         double ratio[3], bound[3];
     };
-    const std::vector<known> table = {
+    const std::vector<known_ratio> table = {
         {{"lru", {}}, {.707, .434, .141}, {.01, .01, .01}},
         {{"fifo", {}}, {.750, .467, .185}, {.01, .01, .01}},
         {{"sieve", {}}, {.86, .34, .119}, {.03, .035, .01}},
@@ -269,21 +272,21 @@ TEST_CASE("known miss ratios of independent draws, serial order") {
     constexpr uint32_t length = 6000;
     const routing tokens = random_routing(generator, length, 32, 8, 2, 1);
     const auto steps = steps_of(tokens, order::serial);
-    for (const known &row : table)
+    for (const known_ratio &row : table)
         for (uint32_t i = 0; i < 3; ++i) {
             constexpr uint32_t slots[] = {64, 128, 200};
             cache_model model({32, 8, 2, true, slots[i]});
-            library_policy policy(row.of.name, model, row.of.given, &steps);
+            library_policy policy(row.policy.name, model, row.policy.params, &steps);
             uint64_t misses = 0;
             std::vector<bool> held(256);
-            const outcomes told = policy.replay(tokens, order::serial);
-            for (uint32_t at = 0; const request_step &step : steps) {
-                const uint32_t page = step.layer * 8 + step.experts[0], victim = told[at++];
+            const outcomes results = policy.replay(tokens, order::serial);
+            for (uint32_t index = 0; const request_step &step : steps) {
+                const uint32_t page = step.layer * 8 + step.experts[0], victim = results[index++];
                 misses += !held[page];
                 if (victim != MOORAGE_REPLAY_KEPT) held[victim] = false;
                 held[page] = true;
             }
-            CAPTURE(std::string(row.of.name));
+            CAPTURE(std::string(row.policy.name));
             CAPTURE(slots[i]);
             CHECK(std::abs(static_cast<double>(misses) / (length * 64.0) - row.ratio[i]) <
                   row.bound[i]);

@@ -171,12 +171,12 @@ public:
     }
     std::vector<uint32_t> victims(const moorage_room &room,
                                   const std::vector<uint32_t> &candidates) override {
-        pool &of = pools_[room.pool];
+        pool &ring = pools_[room.pool];
         std::set<uint32_t> left(candidates.begin(), candidates.end());
         std::vector<uint32_t> going;
         while (going.size() < std::min<size_t>(room.count, candidates.size())) {
-            if (of.hand == of.order.size()) of.hand = 0;
-            const uint32_t page = of.order[of.hand++];
+            if (ring.hand == ring.order.size()) ring.hand = 0;
+            const uint32_t page = ring.order[ring.hand++];
             if (!left.contains(page)) continue;  // pinned, or taken by this call already
             if (!bits_[page]) {
                 left.erase(page);
@@ -203,16 +203,16 @@ class sieve_definition final : public hand_definition {
 public:
     using hand_definition::hand_definition;
     void load(uint32_t page, int32_t) override {
-        pool &of = pool_of(page);
-        if (of.hand == of.order.size()) of.hand = 0;
-        of.order.push_back(page);
+        pool &ring = pool_of(page);
+        if (ring.hand == ring.order.size()) ring.hand = 0;
+        ring.order.push_back(page);
         bits_[page] = false;
     }
     void evict(uint32_t page, int32_t) override {
-        pool &of = pool_of(page);
-        const auto at = std::find(of.order.begin(), of.order.end(), page);
-        if (at - of.order.begin() < static_cast<std::ptrdiff_t>(of.hand)) --of.hand;
-        of.order.erase(at);
+        pool &ring = pool_of(page);
+        const auto entry = std::find(ring.order.begin(), ring.order.end(), page);
+        if (entry - ring.order.begin() < static_cast<std::ptrdiff_t>(ring.hand)) --ring.hand;
+        ring.order.erase(entry);
     }
 };
 
@@ -221,18 +221,18 @@ class clock_definition final : public hand_definition {
 public:
     using hand_definition::hand_definition;
     void load(uint32_t page, int32_t) override {
-        pool &of = pool_of(page);
-        const auto hole = std::find(of.order.begin(), of.order.end(), MOORAGE_NONE);
-        if (of.hand == of.order.size()) of.hand = 0;
-        if (hole != of.order.end())
+        pool &ring = pool_of(page);
+        const auto hole = std::find(ring.order.begin(), ring.order.end(), MOORAGE_NONE);
+        if (ring.hand == ring.order.size()) ring.hand = 0;
+        if (hole != ring.order.end())
             *hole = page;
         else
-            of.order.push_back(page);
+            ring.order.push_back(page);
         bits_[page] = false;
     }
     void evict(uint32_t page, int32_t) override {
-        pool &of = pool_of(page);
-        *std::find(of.order.begin(), of.order.end(), page) = MOORAGE_NONE;
+        pool &ring = pool_of(page);
+        *std::find(ring.order.begin(), ring.order.end(), page) = MOORAGE_NONE;
     }
 };
 

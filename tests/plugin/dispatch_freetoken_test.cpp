@@ -17,37 +17,37 @@ struct item_data {
     std::vector<uint8_t> missing;
     std::vector<uint64_t> load_ns, gpu_ns, cpu_ns;
     moorage_items items() const {
-        moorage_items out{};
-        on_one_gpu(out);
-        out.size = sizeof(out);
-        out.count = static_cast<uint32_t>(experts.size());
-        out.host_experts = experts.data();
-        out.host_tokens = tokens.data();
-        out.host_missing = missing.data();
-        out.host_load_ns = load_ns.data();
-        out.host_gpu_ns = gpu_ns.data();
-        out.host_cpu_ns = cpu_ns.data();
-        return out;
+        moorage_items table{};
+        place_on_first_gpu(table);
+        table.size = sizeof(table);
+        table.count = static_cast<uint32_t>(experts.size());
+        table.host_experts = experts.data();
+        table.host_tokens = tokens.data();
+        table.host_missing = missing.data();
+        table.host_load_ns = load_ns.data();
+        table.host_gpu_ns = gpu_ns.data();
+        table.host_cpu_ns = cpu_ns.data();
+        return table;
     }
 };
 
 item_data items_of(const std::vector<uint32_t> &experts, uint32_t residents, uint64_t load_ns,
                    uint64_t cpu_ns) {
-    item_data out;
+    item_data result;
     for (uint32_t i = 0; i < experts.size(); ++i) {
-        out.experts.push_back(experts[i]);
-        out.tokens.push_back(1);
-        out.missing.push_back(i < residents ? 0 : MOORAGE_WHOLE);
-        out.load_ns.push_back(i < residents ? 0 : load_ns);
-        out.gpu_ns.push_back(10);
-        out.cpu_ns.push_back(cpu_ns);
+        result.experts.push_back(experts[i]);
+        result.tokens.push_back(1);
+        result.missing.push_back(i < residents ? 0 : MOORAGE_WHOLE);
+        result.load_ns.push_back(i < residents ? 0 : load_ns);
+        result.gpu_ns.push_back(10);
+        result.cpu_ns.push_back(cpu_ns);
     }
-    return out;
+    return result;
 }
 
-std::vector<uint32_t> assign(any_policy &policy, const moorage_step &step, const item_data &of) {
-    const moorage_items items = of.items();
-    std::vector<uint32_t> sites(of.experts.size(), gpu_device), order(of.experts.size());
+std::vector<uint32_t> assign(any_policy &policy, const moorage_step &step, const item_data &data) {
+    const moorage_items items = data.items();
+    std::vector<uint32_t> sites(data.experts.size(), gpu_device), order(data.experts.size());
     for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
     CHECK(policy.dispatch->assign(policy.plugin, &step, &items, sites.data(), order.data()) ==
           items.count);
@@ -71,8 +71,8 @@ uint32_t best_split(uint32_t misses, uint64_t load_ns, uint64_t cpu_ns) {
 }  // namespace
 
 TEST_CASE("as many are loaded as balance link and CPU") {
-    world where(1, 64, 32, true, 0);
-    any_policy policy("dispatch/freetoken", where);
+    world test_world(1, 64, 32, true, 0);
+    any_policy policy("dispatch/freetoken", test_world);
     step_data data;
     std::mt19937_64 generator(3);
     for (int round = 0; round < 3000; ++round) {
@@ -82,7 +82,7 @@ TEST_CASE("as many are loaded as balance link and CPU") {
         const uint64_t load_ns = uint64_t{1} << (4 + generator() % 6);
         const uint64_t cpu_ns = 1 + generator() % (load_ns + 8);
         const auto experts = draw_distinct(generator, count, 64);
-        fill_step(data, where, static_cast<uint64_t>(round), 0, {experts});
+        fill_step(data, test_world, static_cast<uint64_t>(round), 0, {experts});
         policy.observe(data.step);
         const auto sites = assign(policy, data.step, items_of(experts, residents, load_ns, cpu_ns));
         const auto on_cpu =
@@ -96,22 +96,22 @@ TEST_CASE("as many are loaded as balance link and CPU") {
 }
 
 TEST_CASE("41.5 % of three misses is one load, and a given share replaces the costs") {
-    world where(1, 8, 4, true, 0);
-    any_policy policy("dispatch/freetoken", where, {{"fraction", "0.415"}});
+    world test_world(1, 8, 4, true, 0);
+    any_policy policy("dispatch/freetoken", test_world, {{"fraction", "0.415"}});
     step_data data;
-    fill_step(data, where, 0, 0, {{0, 1, 2, 3}});
+    fill_step(data, test_world, 0, 0, {{0, 1, 2, 3}});
     policy.observe(data.step);
     const auto sites = assign(policy, data.step, items_of({0, 1, 2, 3}, 1, 1000, 1));
     CHECK(sites == std::vector<uint32_t>{0, 0, 1, 1});
 }
 
 TEST_CASE("what was asked for most recently is loaded first") {
-    world where(2, 8, 2, true, 0);
-    any_policy policy("dispatch/freetoken", where, {{"fraction", "0.5"}});
+    world test_world(2, 8, 2, true, 0);
+    any_policy policy("dispatch/freetoken", test_world, {{"fraction", "0.5"}});
     step_data data;
     uint64_t index = 0;
     const auto see = [&](uint32_t layer, const std::vector<uint32_t> &experts) {
-        fill_step(data, where, index++, layer, {experts});
+        fill_step(data, test_world, index++, layer, {experts});
         policy.observe(data.step);
     };
     see(0, {5, 6});
@@ -128,11 +128,11 @@ TEST_CASE("what was asked for most recently is loaded first") {
 
 TEST_CASE("free slots are filled, unless told not to") {
     for (const bool fill : {true, false}) {
-        world where(1, 8, 4, true, 3);
-        where.used[0] = 1;
-        any_policy policy("dispatch/freetoken", where, {{"fill", fill ? "1" : "0"}});
+        world test_world(1, 8, 4, true, 3);
+        test_world.used[0] = 1;
+        any_policy policy("dispatch/freetoken", test_world, {{"fill", fill ? "1" : "0"}});
         step_data data;
-        fill_step(data, where, 0, 0, {{0, 1, 2, 3}});
+        fill_step(data, test_world, 0, 0, {{0, 1, 2, 3}});
         policy.observe(data.step);
         const auto sites = assign(policy, data.step, items_of({0, 1, 2, 3}, 0, 1000, 1));
         CHECK(std::count(sites.begin(), sites.end(), gpu_device) == (fill ? 2 : 0));

@@ -8,20 +8,20 @@ namespace dispatch_prism_test {
 using namespace moorage::test;
 
 TEST_CASE("prism by hand") {
-    world where(1, 64, 8, true, 0);
-    any_policy prism("dispatch/prism", where);
+    world test_world(1, 64, 8, true, 0);
+    any_policy prism("dispatch/prism", test_world);
     const std::vector<uint8_t> others(3, MOORAGE_DISTANCE_OTHER);
     // Server 0 takes 10 + 5 an item, server 1 takes 12 + 5. Most tokens first: item 1 to server 0
     // (15 < 17), item 0 to server 1 (17 < 20), item 2 to server 0 (20 < 22).
-    remote_step both{{{{{0, 15, 10}, {1, 17, 12}}, 1},
-                      {{{0, 15, 10}, {1, 17, 12}}, 2},
-                      {{{0, 15, 10}, {1, 17, 12}}, 1}},
-                     others};
-    CHECK(ask(prism, both).sites == std::vector<uint32_t>{first + 1, first, first});
-    CHECK(ask(prism, both).order == std::vector<uint32_t>{1, 0, 2});
+    remote_step two_servers{{{{{0, 15, 10}, {1, 17, 12}}, 1},
+                             {{{0, 15, 10}, {1, 17, 12}}, 2},
+                             {{{0, 15, 10}, {1, 17, 12}}, 1}},
+                            others};
+    CHECK(ask(prism, two_servers).sites == std::vector<uint32_t>{first + 1, first, first});
+    CHECK(ask(prism, two_servers).order == std::vector<uint32_t>{1, 0, 2});
     // One after another all of them go to server 0: 25 against 32.
-    both.serial = true;
-    CHECK(ask(prism, both).sites == std::vector<uint32_t>(3, first));
+    two_servers.serial = true;
+    CHECK(ask(prism, two_servers).sites == std::vector<uint32_t>(3, first));
     // A server that is dearer at first, but has all: 8 + 8 against 10 + 1 + 1.
     const remote_step shared{
         {{{{0, 8, 7}, {2, 11, 10}}}, {{{1, 8, 7}, {2, 11, 10}}}}, others, true};
@@ -36,9 +36,9 @@ TEST_CASE("prism by hand") {
 }
 
 TEST_CASE("prism by hand: loads are one more place") {
-    world where(1, 64, 8, true, 0);
-    any_policy prism("dispatch/prism", where),
-        calls_only("dispatch/prism", where, {{"load", "never"}});
+    world test_world(1, 64, 8, true, 0);
+    any_policy prism("dispatch/prism", test_world),
+        calls_only("dispatch/prism", test_world, {{"load", "never"}});
     // The first is here after 5 + 10 + 5 = 20, a tie with the server: loaded. The second would be
     // after 35, on the server after 20.
     remote_step step{{{{{0, 20, 12}}, 1, 10, 5}, {{{0, 20, 12}}, 1, 10, 5}},
@@ -64,8 +64,8 @@ TEST_CASE("prism by hand: loads are one more place") {
 }
 
 TEST_CASE("prism: its list schedule, told naively") {
-    world where(1, 64, 8, true, 0);
-    any_policy prism("dispatch/prism", where);
+    world test_world(1, 64, 8, true, 0);
+    any_policy prism("dispatch/prism", test_world);
     std::mt19937_64 generator(11);
     for (int round = 0; round < 4000; ++round) {
         remote_step step = draw(generator, {12, 5, 3, round % 2 == 0, false, true, true});
@@ -83,19 +83,19 @@ TEST_CASE("prism: its list schedule, told naively") {
             return step.items[a].tokens > step.items[b].tokens;
         });
         for (const uint32_t i : list) {
-            const item &one = step.items[i];
+            const item &entry = step.items[i];
             std::vector<std::pair<uint64_t, uint32_t>> ends;  // of places, the item included
-            if (one.load_ns != never)
-                ends.push_back({std::max(gpu_ns, link_ns + one.load_ns) + one.gpu_ns, gpu});
-            for (const offer &by : one.offers) {
-                std::vector<uint32_t> with = naive;
-                with[i] = first + by.server;
-                ends.push_back({called(step, with).at(with[i]), with[i]});
+            if (entry.load_ns != never)
+                ends.push_back({std::max(gpu_ns, link_ns + entry.load_ns) + entry.gpu_ns, gpu});
+            for (const offer &candidate : entry.offers) {
+                std::vector<uint32_t> tried = naive;
+                tried[i] = first + candidate.server;
+                ends.push_back({server_end_times(step, tried).at(tried[i]), tried[i]});
             }
             const auto [end_ns, site] = *std::min_element(ends.begin(), ends.end());
             naive[i] = site;
             if (site != gpu) continue;
-            link_ns += one.load_ns;
+            link_ns += entry.load_ns;
             gpu_ns = end_ns;
         }
         const decision got = ask(prism, step);
@@ -107,19 +107,19 @@ TEST_CASE("prism: its list schedule, told naively") {
 }
 
 TEST_CASE("prism: servers called one after another take the least there is") {
-    world where(1, 64, 8, true, 0);
-    any_policy prism("dispatch/prism", where, {{"load", "never"}});
+    world test_world(1, 64, 8, true, 0);
+    any_policy prism("dispatch/prism", test_world, {{"load", "never"}});
     std::mt19937_64 generator(12);
     for (int round = 0; round < 1500; ++round) {
         remote_step step = draw(generator, {6, 4, 3, round % 2 == 0, false, true});
         step.serial = true;
-        CHECK(worth(step, ask(prism, step).sites) == best_worth(step, 3));
+        CHECK(measure_choice(step, ask(prism, step).sites) == best_measure(step, 3));
     }
 }
 
 TEST_CASE("prism: beside loads, too, calls one after another take the least") {
-    world where(1, 64, 8, true, 0);
-    any_policy prism("dispatch/prism", where);
+    world test_world(1, 64, 8, true, 0);
+    any_policy prism("dispatch/prism", test_world);
     std::mt19937_64 generator(13);
     uint32_t loaded = 0;
     for (int round = 0; round < 1500; ++round) {
@@ -135,7 +135,7 @@ TEST_CASE("prism: beside loads, too, calls one after another take the least") {
             calls.items.push_back(step.items[i]);
             sites.push_back(got.sites[i]);
         }
-        CHECK((sites.empty() || worth(calls, sites) == best_worth(calls, 3)));
+        CHECK((sites.empty() || measure_choice(calls, sites) == best_measure(calls, 3)));
     }
     CHECK(loaded > 100);
 }

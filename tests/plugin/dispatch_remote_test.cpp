@@ -8,8 +8,8 @@ namespace dispatch_remote_test {
 using namespace moorage::test;
 
 TEST_CASE("cost by hand: servers are one more place") {
-    world where(1, 64, 8, true, 0);
-    any_policy cost("dispatch/cost", where);
+    world test_world(1, 64, 8, true, 0);
+    any_policy cost("dispatch/cost", test_world);
     const auto site = [&](uint64_t load_ns, uint64_t cpu_ns, std::vector<offer> offers) {
         return ask(cost, {{{std::move(offers), 1, load_ns, 5, cpu_ns}},
                           std::vector<uint8_t>(2, MOORAGE_DISTANCE_OTHER)})
@@ -24,48 +24,48 @@ TEST_CASE("cost by hand: servers are one more place") {
 }
 
 TEST_CASE("what this host's memory lacks goes to the nearest server, by every policy") {
-    world where(1, 64, 8, true, 0);
+    world test_world(1, 64, 8, true, 0);
     std::mt19937_64 generator(17);
     for (const char *name :
          {"dispatch/cost", "dispatch/overlap", "dispatch/balance", "dispatch/cpu_all",
           "dispatch/freetoken", "cache/hybrimoe", "dispatch/prism", "dispatch/slim"}) {
         CAPTURE(name);
-        const std::string_view of = name;
-        const bool own_rule = of == "dispatch/prism" || of == "dispatch/slim";
-        any_policy policy(name, where);
-        where.pool_slots[0] = 3;  // free, so that policies would fill the cache
+        const std::string_view policy_name = name;
+        const bool own_rule = policy_name == "dispatch/prism" || policy_name == "dispatch/slim";
+        any_policy policy(name, test_world);
+        test_world.pool_slots[0] = 3;  // free, so that policies would fill the cache
         uint32_t sent = 0;
         for (int round = 0; round < 500; ++round) {
             const remote_step step = draw(generator, {10, 4, 3, round % 2 == 0, false, true, true});
             const decision got = ask(policy, step);
             for (size_t i = 0; i < step.items.size(); ++i) {
-                const item &one = step.items[i];
-                if (!one.absent || one.load_ns != never) continue;
+                const item &entry = step.items[i];
+                if (!entry.absent || entry.load_ns != never) continue;
                 ++sent;
                 REQUIRE(got.sites[i] >= first);
-                const offer &by = offer_at(one, got.sites[i]);
+                const offer &chosen = offer_at(entry, got.sites[i]);
                 const auto less = [](const offer &a, const offer &b) {
                     return a.remote_ns < b.remote_ns;
                 };
-                const offer &nearest = *std::ranges::min_element(one.offers, less);
-                CHECK((own_rule || by.server == nearest.server));
+                const offer &nearest = *std::ranges::min_element(entry.offers, less);
+                CHECK((own_rule || chosen.server == nearest.server));
             }
         }
         CHECK(sent > 500);
-        where.pool_slots[0] = 0;
+        test_world.pool_slots[0] = 0;
     }
 }
 
 TEST_CASE("servers change nothing about what can be loaded, except for those that weigh them") {
-    world where(1, 64, 8, true, 0);
+    world test_world(1, 64, 8, true, 0);
     std::mt19937_64 generator(18);
     for (const char *name : {"dispatch/overlap", "dispatch/balance", "dispatch/cpu_all",
                              "dispatch/freetoken", "cache/hybrimoe"}) {
         CAPTURE(name);
-        any_policy policy(name, where);
+        any_policy policy(name, test_world);
         for (int round = 0; round < 500; ++round) {
             remote_step step = draw(generator, {10, 4, 3, true, false, true, true});
-            const decision with = ask(policy, step);
+            const decision with_servers = ask(policy, step);
             // The same step without the items that go elsewhere.
             std::vector<uint32_t> expected;
             remote_step rest = step;
@@ -73,7 +73,7 @@ TEST_CASE("servers change nothing about what can be loaded, except for those tha
             for (size_t i = 0; i < step.items.size(); ++i) {
                 if (step.items[i].absent && step.items[i].load_ns == never) continue;
                 rest.items.push_back(step.items[i]);
-                expected.push_back(with.sites[i]);
+                expected.push_back(with_servers.sites[i]);
             }
             if (rest.items.empty()) continue;
             CHECK(ask(policy, rest, false).sites == expected);

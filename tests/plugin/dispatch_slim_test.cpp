@@ -8,8 +8,8 @@ namespace dispatch_slim_test {
 using namespace moorage::test;
 
 TEST_CASE("slim by hand: the order of stops is strict") {
-    world where(1, 64, 8, true, 0);
-    any_policy slim("dispatch/slim", where);
+    world test_world(1, 64, 8, true, 0);
+    any_policy slim("dispatch/slim", test_world);
     const std::vector<uint8_t> stops{MOORAGE_DISTANCE_OTHER, MOORAGE_DISTANCE_OWN,
                                      MOORAGE_DISTANCE_CLOUD, MOORAGE_DISTANCE_OTHER};
     const offer dear_own{1, 900, 800}, cheap{0, 20, 10}, dear{3, 90, 80}, cloud{2, 5, 1};
@@ -26,13 +26,13 @@ TEST_CASE("slim by hand: the order of stops is strict") {
         CHECK(ask(slim, two).sites == std::vector<uint32_t>{first, first + 1});
     }
     // Experts that are here stay. Experts that nobody has are loaded.
-    const remote_step here{{{{cheap}, 1, 0, 1, 1, false}, {{}, 1, 50, 1, 1}}, stops};
-    CHECK(ask(slim, here).sites == std::vector<uint32_t>(2, gpu));
+    const remote_step local_step{{{{cheap}, 1, 0, 1, 1, false}, {{}, 1, 50, 1, 1}}, stops};
+    CHECK(ask(slim, local_step).sites == std::vector<uint32_t>(2, gpu));
 }
 
 TEST_CASE("slim by hand: Equation 7") {
-    world where(1, 64, 8, true, 0);
-    any_policy slim("dispatch/slim", where);
+    world test_world(1, 64, 8, true, 0);
+    any_policy slim("dispatch/slim", test_world);
     const std::vector<uint8_t> others(3, MOORAGE_DISTANCE_OTHER);
     // Alone the first two are nearest to servers 0 and 1: 2 (6 + 1) + 4 = 18; server 2 for all of
     // them: 9 + 3 x 2 = 15.
@@ -50,8 +50,8 @@ TEST_CASE("slim by hand: Equation 7") {
 }
 
 TEST_CASE("slim: every stop takes the least there is") {
-    world where(1, 64, 8, true, 0);
-    any_policy slim("dispatch/slim", where);
+    world test_world(1, 64, 8, true, 0);
+    any_policy slim("dispatch/slim", test_world);
     std::mt19937_64 generator(14);
     uint32_t choices = 0;
     for (int round = 0; round < 3000; ++round) {
@@ -64,8 +64,8 @@ TEST_CASE("slim: every stop takes the least there is") {
             part.items.clear();
             for (uint32_t i = 0; i < step.items.size(); ++i) {
                 uint32_t nearest = MOORAGE_DISTANCE_CLOUD;
-                for (const offer &by : step.items[i].offers)
-                    nearest = std::min<uint32_t>(nearest, step.distances[by.server]);
+                for (const offer &candidate : step.items[i].offers)
+                    nearest = std::min<uint32_t>(nearest, step.distances[candidate.server]);
                 if (nearest != stop) continue;
                 REQUIRE(got.sites[i] >= first);
                 CHECK(step.distances[got.sites[i] - first] == stop);
@@ -73,15 +73,15 @@ TEST_CASE("slim: every stop takes the least there is") {
                 sites.push_back(got.sites[i]);
             }
             choices += part.items.size() > 1;
-            CHECK((sites.empty() || worth(part, sites) == best_worth(part, stop)));
+            CHECK((sites.empty() || measure_choice(part, sites) == best_measure(part, stop)));
         }
     }
     CHECK(choices > 1000);
 }
 
 TEST_CASE("slim: exact up to 12 experts one after another and 8 at once") {
-    world where(1, 64, 16, true, 0);
-    any_policy slim("dispatch/slim", where);
+    world test_world(1, 64, 16, true, 0);
+    any_policy slim("dispatch/slim", test_world);
     std::mt19937_64 generator(15);
     for (int round = 0; round < 300; ++round) {
         remote_step step = draw(generator, {1, 6, 1, false, true});
@@ -90,45 +90,46 @@ TEST_CASE("slim: exact up to 12 experts one after another and 8 at once") {
         std::vector<uint64_t> once(6);
         for (uint64_t &ns : once) ns = generator() % 100;
         step.items.assign(step.serial ? 12 : 8, {});
-        for (item &one : step.items)
+        for (item &entry : step.items)
             for (uint32_t s = 0; s < 6; ++s)
-                if (generator() % 3 == 0 || (s == 5 && one.offers.empty()))
-                    one.offers.push_back({s, once[s] + 1 + generator() % 30, once[s]});
+                if (generator() % 3 == 0 || (s == 5 && entry.offers.empty()))
+                    entry.offers.push_back({s, once[s] + 1 + generator() % 30, once[s]});
         const decision got = ask(slim, step);
         if (!step.serial) {
-            CHECK(worth(step, got.sites) == best_worth(step, 3));
+            CHECK(measure_choice(step, got.sites) == best_measure(step, 3));
             continue;
         }
         // Tries all sets of called servers. Each item goes to the server that it adds least to.
         uint64_t best = never;
         for (uint32_t used = 1; used < 64; ++used) {
             uint64_t sum = 0;
-            bool all = true;
+            bool feasible = true;
             for (uint32_t s = 0; s < 6; ++s) sum += used >> s & 1 ? once[s] : 0;
-            for (const item &one : step.items) {
+            for (const item &entry : step.items) {
                 uint64_t least = never;
-                for (const offer &by : one.offers)
-                    if (used >> by.server & 1) least = std::min(least, by.remote_ns - by.once_ns);
-                all = all && least != never;
-                sum += all ? least : 0;
+                for (const offer &candidate : entry.offers)
+                    if (used >> candidate.server & 1)
+                        least = std::min(least, candidate.remote_ns - candidate.once_ns);
+                feasible = feasible && least != never;
+                sum += feasible ? least : 0;
             }
-            if (all) best = std::min(best, sum);
+            if (feasible) best = std::min(best, sum);
         }
-        CHECK(sum_of(called(step, got.sites)) == best);
+        CHECK(sum_of(server_end_times(step, got.sites)) == best);
     }
 }
 
 TEST_CASE("slim: more experts go one by one") {
-    world where(1, 64, 32, true, 0);
-    any_policy slim("dispatch/slim", where);
+    world test_world(1, 64, 32, true, 0);
+    any_policy slim("dispatch/slim", test_world);
     std::mt19937_64 generator(16);
     for (int round = 0; round < 300; ++round) {
         remote_step step = draw(generator, {1, 5, 1, false});
         std::ranges::fill(step.distances, uint8_t{MOORAGE_DISTANCE_OTHER});
         step.items.clear();
         while (step.items.size() < 20) {
-            const remote_step more = draw(generator, {4, 5, 4, false});
-            step.items.insert(step.items.end(), more.items.begin(), more.items.end());
+            const remote_step added = draw(generator, {4, 5, 4, false});
+            step.items.insert(step.items.end(), added.items.begin(), added.items.end());
         }
         std::vector<uint32_t> list(step.items.size()), naive(step.items.size(), gpu);
         std::iota(list.begin(), list.end(), 0u);
@@ -138,11 +139,11 @@ TEST_CASE("slim: more experts go one by one") {
         for (const uint32_t i : list) {
             uint64_t least = never;
             uint32_t best = gpu;
-            const uint64_t before = sum_of(called(step, naive));
-            for (const offer &by : step.items[i].offers) {
-                naive[i] = first + by.server;
-                const auto ends = called(step, naive);
-                const uint64_t takes = step.serial ? sum_of(ends) - before : ends.at(naive[i]);
+            const uint64_t old_sum = sum_of(server_end_times(step, naive));
+            for (const offer &candidate : step.items[i].offers) {
+                naive[i] = first + candidate.server;
+                const auto ends = server_end_times(step, naive);
+                const uint64_t takes = step.serial ? sum_of(ends) - old_sum : ends.at(naive[i]);
                 if (takes < least) least = takes, best = naive[i];
             }
             naive[i] = best;

@@ -29,9 +29,9 @@ moorage_limits limits_of(uint32_t layers, uint32_t experts, uint32_t top_k, uint
 
 // A layer step of tokens of the given streams, with the arrays it points to.
 struct made_step {
-    made_step(uint32_t layers, uint32_t experts, uint64_t visit, const std::vector<uint32_t> &of,
-              const sets &tokens)
-        : streams(of), requests(of.size()) {
+    made_step(uint32_t layers, uint32_t experts, uint64_t visit,
+              const std::vector<uint32_t> &token_streams, const sets &tokens)
+        : streams(token_streams), requests(token_streams.size()) {
         for (const auto &token : tokens)
             for (const uint32_t expert : token) {
                 chosen.push_back(expert);
@@ -46,7 +46,7 @@ struct made_step {
         view.size = sizeof(moorage_step);
         view.index = view.visit = visit;
         view.layer = static_cast<uint32_t>(visit % layers);
-        view.token_count = static_cast<uint32_t>(of.size());
+        view.token_count = static_cast<uint32_t>(token_streams.size());
         view.top_k = static_cast<uint32_t>(tokens[0].size());
         view.experts = experts;
         view.distinct_count = static_cast<uint32_t>(distinct.size());
@@ -67,7 +67,7 @@ struct made_step {
 struct token_account {
     uint32_t stream;
     std::vector<std::set<uint32_t>> routing;  // [layer]
-    int before = -1, after = -1;
+    int previous = -1, next = -1;
 };
 class history_account {
 public:
@@ -76,53 +76,55 @@ public:
         const auto layer = static_cast<uint32_t>(visit % layers_);
         if (layer == 0) begin(streams);
         for (size_t i = 0; i < streams.size(); ++i)
-            all[pass_first + i].routing[layer] = {tokens[i].begin(), tokens[i].end()};
+            seen_tokens[pass_first + i].routing[layer] = {tokens[i].begin(), tokens[i].end()};
         for (size_t i = 0; i < streams.size(); ++i) {
             if (last_of(streams, i) != i) continue;
-            for (size_t other = 0; other < all.size(); ++other)
+            for (size_t candidate = 0; candidate < seen_tokens.size(); ++candidate)
                 for (const uint32_t expert : tokens[i])
-                    scores[streams[i]][other] += all[other].routing[layer].contains(expert);
+                    scores[streams[i]][candidate] +=
+                        seen_tokens[candidate].routing[layer].contains(expert);
         }
     }
     // Complete tokens of the window, best first, newest first.
     std::vector<size_t> best(uint32_t stream, size_t count, size_t window) {
         std::vector<size_t> order;
         for (size_t i = pass_first; i-- > 0 && i + window >= pass_first;) order.push_back(i);
-        const std::vector<float> &of = scores[stream];
+        const std::vector<float> &stream_scores = scores[stream];
         std::stable_sort(order.begin(), order.end(),
-                         [&](size_t a, size_t b) { return of[a] > of[b]; });
+                         [&](size_t a, size_t b) { return stream_scores[a] > stream_scores[b]; });
         order.resize(std::min(order.size(), count));
         return order;
     }
-    std::vector<token_account> all;
+    std::vector<token_account> seen_tokens;
     std::map<uint32_t, std::vector<float>> scores;
     size_t pass_first = 0;
 
 private:
-    static size_t last_of(const std::vector<uint32_t> &streams, size_t at) {
-        for (size_t i = streams.size(); i-- > at;)
-            if (streams[i] == streams[at]) return i;
-        return at;
+    static size_t last_of(const std::vector<uint32_t> &streams, size_t index) {
+        for (size_t i = streams.size(); i-- > index;)
+            if (streams[i] == streams[index]) return i;
+        return index;
     }
     void begin(const std::vector<uint32_t> &streams) {
-        pass_first = all.size();
+        pass_first = seen_tokens.size();
         for (const uint32_t stream : streams) {
-            token_account one{stream, std::vector<std::set<uint32_t>>(layers_)};
+            token_account added{stream, std::vector<std::set<uint32_t>>(layers_)};
             if (last.contains(stream)) {
-                one.before = last[stream];
-                all[one.before].after = static_cast<int>(all.size());
+                added.previous = last[stream];
+                seen_tokens[added.previous].next = static_cast<int>(seen_tokens.size());
             }
-            last[stream] = static_cast<int>(all.size());
-            all.push_back(one);
+            last[stream] = static_cast<int>(seen_tokens.size());
+            seen_tokens.push_back(added);
         }
         for (const uint32_t stream : std::set<uint32_t>(streams.begin(), streams.end())) {
             const std::vector<float> old = scores[stream];
-            std::vector<float> now(all.size(), 0);
-            const bool one = std::count(streams.begin(), streams.end(), stream) == 1;
-            for (size_t i = 0; one && i < all.size(); ++i)
-                if (const auto before = static_cast<size_t>(all[i].before);
-                    before < old.size() && before + rows_ >= all.size())  // still in the ring
-                    now[i] = 0.25f * old[before];
+            std::vector<float> now(seen_tokens.size(), 0);
+            const bool is_single = std::count(streams.begin(), streams.end(), stream) == 1;
+            for (size_t i = 0; is_single && i < seen_tokens.size(); ++i)
+                if (const auto previous = static_cast<size_t>(seen_tokens[i].previous);
+                    previous < old.size() &&
+                    previous + rows_ >= seen_tokens.size())  // still in the ring
+                    now[i] = 0.25f * old[previous];
             scores[stream] = now;
         }
     }
@@ -131,11 +133,11 @@ private:
 };
 
 std::vector<uint32_t> random_set(std::mt19937_64 &generator, uint32_t experts, uint32_t count) {
-    std::vector<uint32_t> all(experts);
-    for (uint32_t i = 0; i < experts; ++i) all[i] = i;
-    std::shuffle(all.begin(), all.end(), generator);
-    all.resize(count);
-    return all;
+    std::vector<uint32_t> numbers(experts);
+    for (uint32_t i = 0; i < experts; ++i) numbers[i] = i;
+    std::shuffle(numbers.begin(), numbers.end(), generator);
+    numbers.resize(count);
+    return numbers;
 }
 
 }  // namespace
@@ -215,12 +217,12 @@ TEST_CASE("a planted repetition, by hand") {
     }
     // One layer step ahead is layer 0 of the next token: C, and after A the running B.
     std::vector<float> ahead(64);
-    CHECK(history.ahead(0, 1, ahead.data()) == doctest::Approx(found.total));
+    CHECK(history.add_uses_ahead(0, 1, ahead.data()) == doctest::Approx(found.total));
     const std::vector<float> ahead_expected = {1, 0, w, w, 1, 0};
     for (uint32_t e = 0; e < 6; ++e) CHECK(ahead[e] == doctest::Approx(ahead_expected[e]));
     // Two ahead: only the first B's successor is known.
     std::fill(ahead.begin(), ahead.end(), 0.0f);
-    history.ahead(0, 2, ahead.data());
+    history.add_uses_ahead(0, 2, ahead.data());
     CHECK(ahead[0] == 1);
 }
 
@@ -267,8 +269,8 @@ TEST_CASE("streams of any batches are matched as the account says") {
                     std::vector<float> next(128), soon(128), next_expected(128);
                     history.follow(group.stream, next.data(), soon.data());
                     for (size_t i = 0; i < expected.size(); ++i)
-                        if (const int after = account.all[expected[i]].after; after >= 0)
-                            for (const uint32_t e : account.all[after].routing[layer])
+                        if (const int next = account.seen_tokens[expected[i]].next; next >= 0)
+                            for (const uint32_t e : account.seen_tokens[next].routing[layer])
                                 next_expected[e] += found.weights[i];
                     REQUIRE(next == next_expected);
                 }
@@ -333,23 +335,23 @@ TEST_CASE("the vector forms agree bit for bit") {
             const moorage_limits limits = limits_of(2, experts, top_k);
             learning::stream_groups groups;
             groups.activate(limits);
-            learning::use_values one, other;
-            one.activate(limits, learning::lanes_of("portable"), {0.75f, 0.01f, 1});
-            other.activate(limits, *form, {0.75f, 0.01f, 1});
-            one.reset();
-            other.reset();
+            learning::use_values portable, vectorised;
+            portable.activate(limits, learning::lanes_of("portable"), {0.75f, 0.01f, 1});
+            vectorised.activate(limits, *form, {0.75f, 0.01f, 1});
+            portable.reset();
+            vectorised.reset();
             for (uint64_t visit = 0; visit < 200; ++visit) {
                 const made_step step(2, experts, visit, {0},
                                      {random_set(generator, experts, top_k)});
                 groups.gather(step.view);
-                for (learning::use_values *values : {&one, &other}) {
+                for (learning::use_values *values : {&portable, &vectorised}) {
                     values->count(step.view, groups.all());
                     values->join_request(step.view, groups.all()[0], true);
                     values->learn();
                 }
                 for (uint32_t e = 0; e < experts; ++e) {
-                    const float left = one.values_of(step.view.layer)[e];
-                    const float right = other.values_of(step.view.layer)[e];
+                    const float left = portable.values_of(step.view.layer)[e];
+                    const float right = vectorised.values_of(step.view.layer)[e];
                     REQUIRE(std::bit_cast<uint32_t>(left) == std::bit_cast<uint32_t>(right));
                 }
             }
@@ -360,13 +362,13 @@ TEST_CASE("the vector forms agree bit for bit") {
 TEST_CASE("logarithm and exponential are right to single precision") {
     const learning::lane_kernels &lanes = learning::lanes_of("portable");
     for (double p = 1e-4; p < 0.9999; p += 1e-4) {
-        alignas(64) float in[16], odds[16], back[16];
-        for (float &lane : in) lane = static_cast<float>(p);
-        lanes.log_odds(odds, in, 16);
+        alignas(64) float input[16], odds[16], back[16];
+        for (float &lane : input) lane = static_cast<float>(p);
+        lanes.log_odds(odds, input, 16);
         lanes.chances(back, odds, 16);
-        const double exact = std::log(double{in[0]} / (1 - double{in[0]}));
+        const double exact = std::log(double{input[0]} / (1 - double{input[0]}));
         REQUIRE(double{odds[0]} == doctest::Approx(exact).epsilon(1e-6).scale(1));
-        REQUIRE(double{back[3]} == doctest::Approx(double{in[0]}).epsilon(2e-6));
+        REQUIRE(double{back[3]} == doctest::Approx(double{input[0]}).epsilon(2e-6));
     }
 }
 

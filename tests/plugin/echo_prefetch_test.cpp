@@ -28,12 +28,12 @@ std::vector<uint32_t> routed(uint32_t song, uint32_t token, uint32_t layer) {
 }
 
 struct driver {
-    explicit driver(const std::map<std::string, std::string> &given = {})
-        : host("cache/echo", {layers, experts, top_k, 12, true, 1}, given) {}
+    explicit driver(const std::map<std::string, std::string> &params = {})
+        : host("cache/echo", {layers, experts, top_k, 12, true, 1}, params) {}
 
     // A token of each stream, stream s at its own song; up to and with layer `last`.
     void token(uint32_t index, const std::vector<uint32_t> &streams, uint32_t last = layers - 1,
-               const std::function<void(uint32_t)> &after = {}) {
+               const std::function<void(uint32_t)> &after_layer = {}) {
         requests.assign(streams.begin(), streams.end());
         for (uint32_t layer = 0; layer <= last; ++layer) {
             chosen.clear();
@@ -59,7 +59,7 @@ struct driver {
             step.host_chosen = chosen.data();
             step.host_distinct = distinct.data();
             host.observer->observe(host.plugin, &step);
-            if (after) after(layer);
+            if (after_layer) after_layer(layer);
         }
     }
     std::vector<uint32_t> predicted(uint32_t distance) {
@@ -104,62 +104,64 @@ std::vector<uint32_t> sorted(std::vector<uint32_t> list) {
 }  // namespace
 
 TEST_CASE("what came before is foreseen at any distance") {
-    driver one(without_gate);
-    for (uint32_t index = 0; index < 3 * period; ++index) one.token(index, {0});
-    one.token(3 * period, {0}, 1);
+    driver fixture(without_gate);
+    for (uint32_t index = 0; index < 3 * period; ++index) fixture.token(index, {0});
+    fixture.token(3 * period, {0}, 1);
     for (uint32_t distance = 1; distance <= 3 * layers; ++distance) {
-        auto list = one.predicted(distance);
+        auto list = fixture.predicted(distance);
         CAPTURE(distance);
         REQUIRE(list.size() >= top_k);
-        CHECK(one.scores[0] > 0.5f);
-        CHECK(one.scores[1] > 0.5f);
-        CHECK(one.scores[2] < 0.5f);
-        CHECK(std::is_sorted(one.scores.rbegin() + (experts - list.size()), one.scores.rend()));
+        CHECK(fixture.scores[0] > 0.5f);
+        CHECK(fixture.scores[1] > 0.5f);
+        CHECK(fixture.scores[2] < 0.5f);
+        CHECK(std::is_sorted(fixture.scores.rbegin() + (experts - list.size()),
+                             fixture.scores.rend()));
         list.resize(top_k);
-        const uint32_t at = 1 + distance;
-        CHECK(sorted(list) == sorted(routed(0, 3 * period + at / layers, at % layers)));
+        const uint32_t layers_ahead = 1 + distance;
+        CHECK(sorted(list) ==
+              sorted(routed(0, 3 * period + layers_ahead / layers, layers_ahead % layers)));
     }
 }
 
 TEST_CASE("streams of a batch are foreseen each by itself") {
-    driver both(without_gate);
-    for (uint32_t index = 0; index < 3 * period; ++index) both.token(index, {3, 5});
-    both.token(3 * period, {3, 5}, 0);
+    driver fixture(without_gate);
+    for (uint32_t index = 0; index < 3 * period; ++index) fixture.token(index, {3, 5});
+    fixture.token(3 * period, {3, 5}, 0);
     std::vector<uint32_t> expected = routed(3, 3 * period, 1);
     for (const uint32_t expert : routed(5, 3 * period, 1)) expected.push_back(expert);
     expected = sorted(expected);
     expected.erase(std::unique(expected.begin(), expected.end()), expected.end());
-    auto list = both.predicted(1);
+    auto list = fixture.predicted(1);
     list.resize(expected.size());
     CHECK(sorted(list) == expected);
-    CHECK(both.scores[expected.size() - 1] > 0.5f);
-    CHECK(both.scores[expected.size()] < 0.5f);
+    CHECK(fixture.scores[expected.size() - 1] > 0.5f);
+    CHECK(fixture.scores[expected.size()] < 0.5f);
 }
 
 TEST_CASE("orders are likely and absent") {
-    driver one;
-    for (uint32_t index = 0; index < 3 * period; ++index) one.token(index, {0});
-    one.token(3 * period, {0}, 1);
-    CHECK(one.predicted(1).empty());  // left to the gate
+    driver fixture;
+    for (uint32_t index = 0; index < 3 * period; ++index) fixture.token(index, {0});
+    fixture.token(3 * period, {0}, 1);
+    CHECK(fixture.predicted(1).empty());  // left to the gate
     std::vector<uint32_t> expected;
     for (const uint32_t expert : routed(0, 3 * period, 2)) expected.push_back(2 * experts + expert);
-    CHECK(sorted(one.ordered({})) == sorted(expected));
-    one.host.state[expected[0]] = MOORAGE_WHOLE;
-    CHECK(one.ordered({}) == std::vector<uint32_t>{expected[1]});
-    one.host.state[expected[1]] = MOORAGE_WHOLE << MOORAGE_STATE_IN_FLIGHT_SHIFT;
-    CHECK(one.ordered({}).empty());
-    CHECK(one.host.prefetch->horizon(one.host.plugin) == 1);
+    CHECK(sorted(fixture.ordered({})) == sorted(expected));
+    fixture.host.state[expected[0]] = MOORAGE_WHOLE;
+    CHECK(fixture.ordered({}) == std::vector<uint32_t>{expected[1]});
+    fixture.host.state[expected[1]] = MOORAGE_WHOLE << MOORAGE_STATE_IN_FLIGHT_SHIFT;
+    CHECK(fixture.ordered({}).empty());
+    CHECK(fixture.host.prefetch->horizon(fixture.host.plugin) == 1);
 }
 
 TEST_CASE("a gate that is always right is believed, one that is always wrong is not") {
     // The routing never repeats, so that history knows nothing; the gate names the next layer's
     // experts, or two others.
     for (const bool right : {true, false}) {
-        driver one;
+        driver fixture;
         uint32_t good = 0, ordered = 0, steps = 0;
         for (uint32_t index = 0; index < 400; ++index) {
-            one.song = index;
-            one.token(index, {0}, layers - 1, [&](uint32_t layer) {
+            fixture.song = index;
+            fixture.token(index, {0}, layers - 1, [&](uint32_t layer) {
                 if (layer + 1 == layers) return;
                 auto next = routed(index, index, layer + 1);
                 std::vector<uint32_t> gate = next;
@@ -167,7 +169,7 @@ TEST_CASE("a gate that is always right is believed, one that is always wrong is 
                     for (uint32_t &expert : gate) do
                             expert = (expert + 1) % experts;
                         while (std::find(next.begin(), next.end(), expert) != next.end());
-                const auto pages = one.ordered(gate);
+                const auto pages = fixture.ordered(gate);
                 if (index < 300) return;
                 ++steps;
                 ordered += static_cast<uint32_t>(pages.size());

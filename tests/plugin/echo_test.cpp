@@ -16,16 +16,16 @@ namespace {
 // Random routing in which stretches of earlier tokens come again, with a few experts exchanged.
 routing repeating_routing(std::mt19937_64 &generator, uint32_t tokens, uint32_t layers,
                           uint32_t experts, uint32_t top_k) {
-    routing all = random_routing(generator, tokens, layers, experts, top_k, 0.7);
+    routing result = random_routing(generator, tokens, layers, experts, top_k, 0.7);
     for (uint32_t token = 10; token < tokens;) {
         const auto length = static_cast<uint32_t>(4 + generator() % 12);
-        const auto from = static_cast<uint32_t>(generator() % token);
+        const auto source = static_cast<uint32_t>(generator() % token);
         const bool copies = generator() % 4 != 0;
         for (uint32_t i = 0; i < length && token < tokens; ++i, ++token)
-            for (uint32_t layer = 0; copies && from + i < token && layer < layers; ++layer)
-                if (generator() % 5 != 0) all[token][layer] = all[from + i][layer];
+            for (uint32_t layer = 0; copies && source + i < token && layer < layers; ++layer)
+                if (generator() % 5 != 0) result[token][layer] = result[source + i][layer];
     }
-    return all;
+    return result;
 }
 
 // Hands on the library's advice and holds it against the definition.
@@ -43,11 +43,12 @@ public:
         std::set<uint32_t> left(candidates.begin(), candidates.end());
         for (const uint32_t page : going) {
             double longest = 0;
-            for (const uint32_t other : left) longest = std::max(longest, definition_.wait(other));
+            for (const uint32_t candidate : left)
+                longest = std::max(longest, definition_.wait(candidate));
             const double wait = definition_.wait(page);
             worst = std::max(worst, 1 - wait / longest);
             exact += wait == longest;
-            ++all;
+            ++total;
             REQUIRE(wait >= longest * (1 - margin_));
             left.erase(page);
         }
@@ -56,7 +57,7 @@ public:
     void load(uint32_t page, int32_t cause) override { library_.load(page, cause); }
     void evict(uint32_t page, int32_t cause) override { library_.evict(page, cause); }
 
-    uint64_t exact = 0, all = 0;
+    uint64_t exact = 0, total = 0;
     double worst = 0;
 
 private:
@@ -67,7 +68,7 @@ private:
 
 struct variant {
     std::string name;
-    parameters given;
+    parameters params;
     echo_options options;
 };
 std::vector<variant> variants() {
@@ -102,28 +103,28 @@ cache_shape random_shape(std::mt19937_64 &generator, uint32_t layers_max, uint32
 }  // namespace
 
 TEST_CASE("victims have the longest wait by the definition") {
-    for (const variant &of : variants()) {
-        uint64_t exact = 0, all = 0;
+    for (const variant &tested : variants()) {
+        uint64_t exact = 0, total = 0;
         for (uint64_t seed = 0; seed < 40; ++seed) {
             std::mt19937_64 generator(seed);
             // Every tenth with more experts than a mask word has bits.
             const cache_shape shape = random_shape(generator, 5, seed % 10 == 0 ? 100 : 30);
             const routing tokens =
                 repeating_routing(generator, 150, shape.layers, shape.experts, shape.top_k);
-            CAPTURE(of.name);
+            CAPTURE(tested.name);
             CAPTURE(seed);
             cache_model model(shape);
-            library_policy library(of.name, model, of.given);
-            echo_definition definition(shape, of.options);
+            library_policy library(tested.name, model, tested.params);
+            echo_definition definition(shape, tested.options);
             judged policy(library, definition, 0.02);
             REQUIRE_NOTHROW(replay_stepwise(policy, model, steps_of(tokens, order::token)));
             exact += policy.exact;
-            all += policy.all;
+            total += policy.total;
         }
-        CAPTURE(of.name);
-        CHECK(all > 5000);
-        CHECK(static_cast<double>(exact) > 0.99 * static_cast<double>(all));
-        MESSAGE(of.name << ": " << exact << " of " << all << " exactly the definition's");
+        CAPTURE(tested.name);
+        CHECK(total > 5000);
+        CHECK(static_cast<double>(exact) > 0.99 * static_cast<double>(total));
+        MESSAGE(tested.name << ": " << exact << " of " << total << " exactly the definition's");
     }
 }
 
@@ -136,18 +137,18 @@ TEST_CASE("every instruction set decides alike") {
             const routing tokens =
                 repeating_routing(generator, 120, shape.layers, shape.experts, shape.top_k);
             const parameters eager = {{"learning_rate", "0.01"}};
-            const auto with = [&](const char *simd) {
-                parameters given = eager;
-                given["simd"] = simd;
-                return replay_library(name, shape, tokens, requests, given).told;
+            const auto replay_with = [&](const char *simd) {
+                parameters params = eager;
+                params["simd"] = simd;
+                return replay_library(name, shape, tokens, requests, params).results;
             };
-            const auto plain = with("portable");
-            CHECK(replay_library(name, shape, tokens, requests, eager).told == plain);
+            const auto plain = replay_with("portable");
+            CHECK(replay_library(name, shape, tokens, requests, eager).results == plain);
             for (const char *simd : {"avx2", "avx512"}) {
                 CAPTURE(seed);
                 CAPTURE(simd);
                 try {
-                    CHECK(with(simd) == plain);
+                    CHECK(replay_with(simd) == plain);
                 } catch (const std::runtime_error &lacking) {
                     REQUIRE(std::string(lacking.what()).find("processor") != std::string::npos);
                 }

@@ -16,25 +16,25 @@ struct naive_packing {
 
 inline naive_packing naive_pack(const float_row &weight, int packs) {
     const int items = static_cast<int>(weight.size()), room = items / packs;
-    naive_packing out{index_row(weight.size(), -1), index_row(weight.size(), 0)};
+    naive_packing result{index_row(weight.size(), -1), index_row(weight.size(), 0)};
     if (room == 1) {
-        for (int i = 0; i < items; ++i) out.pack[static_cast<size_t>(i)] = i;
-        return out;
+        for (int i = 0; i < items; ++i) result.pack[static_cast<size_t>(i)] = i;
+        return result;
     }
     float_row load(static_cast<size_t>(packs), 0);
     index_row held(static_cast<size_t>(packs), 0);
     for (int step = 0; step < items; ++step) {
         size_t item = weight.size();  // the heaviest that is not packed
         for (size_t i = 0; i < weight.size(); ++i)
-            if (out.pack[i] < 0 && (item == weight.size() || weight[i] > weight[item])) item = i;
+            if (result.pack[i] < 0 && (item == weight.size() || weight[i] > weight[item])) item = i;
         size_t best = load.size();
         for (size_t p = 0; p < load.size(); ++p)
             if (held[p] < room && (best == load.size() || load[p] < load[best])) best = p;
-        out.pack[item] = static_cast<int>(best);
-        out.rank[item] = held[best]++;
+        result.pack[item] = static_cast<int>(best);
+        result.rank[item] = held[best]++;
         load[best] += weight[item];
     }
-    return out;
+    return result;
 }
 
 // The expert of each physical place of one layer.
@@ -55,16 +55,16 @@ inline index_row naive_eplb(const float_row &weight, int replicas, int groups, i
     }
     index_row result;
     for (int node = 0; node < nodes; ++node) {
-        const index_row own(sorted.begin() + node * per_node,
-                            sorted.begin() + (node + 1) * per_node);
-        index_row count(own.size(), 1), places;
+        const index_row node_experts(sorted.begin() + node * per_node,
+                                     sorted.begin() + (node + 1) * per_node);
+        index_row count(node_experts.size(), 1), places;
         for (int i = 0; i < per_node; ++i) places.push_back(i);
         const auto load = [&](size_t i) {
-            return weight[static_cast<size_t>(own[i])] / static_cast<float>(count[i]);
+            return weight[static_cast<size_t>(node_experts[i])] / static_cast<float>(count[i]);
         };
         while (static_cast<int>(places.size()) < replicas / nodes) {
             size_t most = 0;
-            for (size_t i = 1; i < own.size(); ++i)
+            for (size_t i = 1; i < node_experts.size(); ++i)
                 if (load(i) > load(most)) most = i;
             places.push_back(static_cast<int>(most));
             ++count[most];
@@ -73,11 +73,11 @@ inline index_row naive_eplb(const float_row &weight, int replicas, int groups, i
         for (const int place : places) loads.push_back(load(static_cast<size_t>(place)));
         const naive_packing packed = naive_pack(loads, gpus / nodes);
         const int room = replicas / gpus;
-        index_row here(places.size());
+        index_row node_places(places.size());
         for (size_t i = 0; i < places.size(); ++i)
-            here[static_cast<size_t>(packed.pack[i] * room + packed.rank[i])] =
-                own[static_cast<size_t>(places[i])];
-        result.insert(result.end(), here.begin(), here.end());
+            node_places[static_cast<size_t>(packed.pack[i] * room + packed.rank[i])] =
+                node_experts[static_cast<size_t>(places[i])];
+        result.insert(result.end(), node_places.begin(), node_places.end());
     }
     return result;
 }

@@ -22,17 +22,18 @@ namespace {
 const float_row example[2] = {{90, 132, 40, 61, 104, 165, 39, 4, 73, 56, 183, 86},
                               {20, 107, 104, 64, 19, 197, 187, 157, 172, 86, 16, 27}};
 
-std::vector<uint32_t> rebalance(const float_row &weight, eplb::shape of, eplb::extras more = {}) {
-    std::vector<uint32_t> places(of.replicas), copies(of.experts);
+std::vector<uint32_t> rebalance(const float_row &weight, eplb::shape shape,
+                                eplb::packing_options extras = {}) {
+    std::vector<uint32_t> places(shape.replicas), copies(shape.experts);
     eplb::workspace work;
-    eplb::rebalance(weight, of, places, copies, work, more);
-    std::vector<uint32_t> counted(of.experts, 0);
+    eplb::rebalance(weight, shape, places, copies, work, extras);
+    std::vector<uint32_t> counted(shape.experts, 0);
     for (const uint32_t expert : places) ++counted[expert];
     CHECK(counted == copies);
     return places;
 }
 
-std::vector<int> plain(const std::vector<uint32_t> &places) {
+std::vector<int> signed_places(const std::vector<uint32_t> &places) {
     return {places.begin(), places.end()};
 }
 
@@ -56,7 +57,7 @@ placement_scene example_scene(uint32_t groups) {
         for (int gpu = 0; gpu < 4; ++gpu)
             scene.add_device(static_cast<uint32_t>(server), 45, 0.001);
     }
-    scene.link(0, 1, 1e9);
+    scene.add_link(0, 1, 1e9);
     // The requests come from both servers; only the sums count.
     for (uint32_t home = 0; home < 2; ++home) {
         scene.add_home(home, 256);
@@ -78,10 +79,10 @@ std::vector<device_set> devices_of(const std::vector<moorage_copy> &plan, uint32
 }  // namespace
 
 TEST_CASE("the published example, hierarchical and global") {
-    const eplb::shape of{12, 16, 4, 2, 8};
-    CHECK(plain(rebalance(example[0], of)) ==
+    const eplb::shape shape{12, 16, 4, 2, 8};
+    CHECK(signed_places(rebalance(example[0], shape)) ==
           std::vector<int>{5, 6, 5, 7, 8, 4, 3, 4, 10, 9, 10, 2, 0, 1, 11, 1});
-    CHECK(plain(rebalance(example[1], of)) ==
+    CHECK(signed_places(rebalance(example[1], shape)) ==
           std::vector<int>{7, 10, 6, 8, 6, 11, 8, 9, 2, 4, 5, 1, 5, 0, 3, 1});
     // A known property of the global policy: both copies of expert 8 on GPU 6 (12 and 13).
     const std::vector<uint32_t> global = rebalance(example[1], {12, 16, 1, 2, 8});
@@ -97,14 +98,14 @@ TEST_CASE("equal to the naive version on random shapes and loads") {
         const uint32_t groups = generator() % 2 ? nodes * (1 + generator() % 3) : 1;
         const uint32_t experts = groups * nodes * (1 + generator() % 6);
         const uint32_t replicas = gpus * ((experts + gpus - 1) / gpus + generator() % 3);
-        const eplb::shape of{experts, replicas, groups, nodes, gpus};
-        REQUIRE(of.valid());
-        hierarchical += of.hierarchical() && nodes > 1;
+        const eplb::shape shape{experts, replicas, groups, nodes, gpus};
+        REQUIRE(shape.valid());
+        hierarchical += shape.hierarchical() && nodes > 1;
         float_row weight;
         // Small numbers, so that ties are common; now and then a load without any.
         for (uint32_t e = 0; e < experts; ++e)
             weight.push_back(static_cast<float>(generator() % (round % 3 ? 12 : 4000)));
-        CHECK(plain(rebalance(weight, of)) ==
+        CHECK(signed_places(rebalance(weight, shape)) ==
               naive_eplb(weight, static_cast<int>(replicas), static_cast<int>(groups),
                          static_cast<int>(nodes), static_cast<int>(gpus)));
     }
@@ -117,12 +118,12 @@ TEST_CASE("copies minimise the largest load of a copy, over all distributions") 
         const size_t experts = 2 + generator() % 3, places = experts + generator() % 6;
         float_row weight(experts);
         eplb::workspace work;
-        for (float &of : weight) of = static_cast<float>(1 + generator() % 50);
+        for (float &load : weight) load = static_cast<float>(1 + generator() % 50);
         std::vector<uint32_t> place(places), copies(experts);
         eplb::replicate(weight, place, copies, work);
         float best = 1e30f;
         std::vector<uint32_t> count(experts, 1);
-        const auto all = [&](const auto &self, size_t expert, size_t left) -> void {
+        const auto try_all = [&](const auto &self, size_t expert, size_t left) -> void {
             if (expert + 1 == experts) {
                 count[expert] = static_cast<uint32_t>(1 + left);
                 float largest = 0;
@@ -131,13 +132,13 @@ TEST_CASE("copies minimise the largest load of a copy, over all distributions") 
                 best = std::min(best, largest);
                 return;
             }
-            for (size_t more = 0; more <= left; ++more) {
-                count[expert] = static_cast<uint32_t>(1 + more);
-                self(self, expert + 1, left - more);
+            for (size_t extra_copies = 0; extra_copies <= left; ++extra_copies) {
+                count[expert] = static_cast<uint32_t>(1 + extra_copies);
+                self(self, expert + 1, left - extra_copies);
             }
         };
-        all(all, 0, places - experts);
-        CHECK(*std::max_element(work.each.begin(), work.each.end()) == best);
+        try_all(try_all, 0, places - experts);
+        CHECK(*std::max_element(work.copy_load.begin(), work.copy_load.end()) == best);
         CHECK(std::accumulate(copies.begin(), copies.end(), size_t{0}) == places);
     }
 }
@@ -146,22 +147,22 @@ TEST_CASE("refinement evens out, never worse, places and copies as before") {
     std::mt19937 generator(7);
     int better = 0;
     for (int round = 0; round < 60; ++round) {
-        const eplb::shape of{64, 80, 8, 4, 16};
+        const eplb::shape shape{64, 80, 8, 4, 16};
         float_row weight(64);
-        for (float &each : weight)
-            each = 1000.0f / static_cast<float>(1 + generator() % (round % 2 ? 20 : 200));
-        std::vector<uint32_t> before = rebalance(weight, of),
-                              after = rebalance(weight, of, {false, 100});
-        const double was = imbalance(weight, before, 16), is = imbalance(weight, after, 16);
+        for (float &load : weight)
+            load = 1000.0f / static_cast<float>(1 + generator() % (round % 2 ? 20 : 200));
+        std::vector<uint32_t> published = rebalance(weight, shape),
+                              refined = rebalance(weight, shape, {false, 100});
+        const double was = imbalance(weight, published, 16), is = imbalance(weight, refined, 16);
         CHECK(is <= was + 1e-9);
         better += is < was - 1e-6;
         // Each node has the same copies in another order.
         for (size_t node = 0; node < 4; ++node) {
             const auto first = static_cast<std::ptrdiff_t>(node * 20);
-            std::sort(before.begin() + first, before.begin() + first + 20);
-            std::sort(after.begin() + first, after.begin() + first + 20);
+            std::sort(published.begin() + first, published.begin() + first + 20);
+            std::sort(refined.begin() + first, refined.begin() + first + 20);
         }
-        CHECK(before == after);
+        CHECK(published == refined);
     }
     CHECK(better > 20);
 }
@@ -206,9 +207,9 @@ TEST_CASE("copies that share a GPU are exchanged, and the loads are as even as p
     std::mt19937 generator(10);
     int shared = 0, evener = 0;
     for (int round = 0; round < 100; ++round) {
-        const eplb::shape of{32, 48, 1, 1, 8};
+        const eplb::shape shape{32, 48, 1, 1, 8};
         float_row weight(32);
-        for (float &each : weight) each = 1000.0f / static_cast<float>(1 + generator() % 100);
+        for (float &load : weight) load = 1000.0f / static_cast<float>(1 + generator() % 100);
         const auto doubled = [](const std::vector<uint32_t> &places) {
             int count = 0;
             for (size_t gpu = 0; gpu < 8; ++gpu) {
@@ -217,21 +218,22 @@ TEST_CASE("copies that share a GPU are exchanged, and the loads are as even as p
             }
             return count;
         };
-        std::vector<uint32_t> before = rebalance(weight, of), after = rebalance(weight, of, {true});
-        if (doubled(before) == 0) {
-            CHECK(before == after);
+        std::vector<uint32_t> published = rebalance(weight, shape),
+                              exchanged = rebalance(weight, shape, {true});
+        if (doubled(published) == 0) {
+            CHECK(published == exchanged);
             continue;
         }
-        CHECK(doubled(after) == 0);
+        CHECK(doubled(exchanged) == 0);
         bool more_than_gpus = false;
         for (uint32_t expert = 0; expert < 32; ++expert)
-            more_than_gpus |= std::count(before.begin(), before.end(), expert) > 8;
+            more_than_gpus |= std::count(published.begin(), published.end(), expert) > 8;
         if (more_than_gpus) continue;
         ++shared;
-        evener += imbalance(weight, after, 8) <= imbalance(weight, before, 8) + 1e-6;
-        std::sort(before.begin(), before.end());
-        std::sort(after.begin(), after.end());
-        CHECK(before == after);
+        evener += imbalance(weight, exchanged, 8) <= imbalance(weight, published, 8) + 1e-6;
+        std::sort(published.begin(), published.end());
+        std::sort(exchanged.begin(), exchanged.end());
+        CHECK(published == exchanged);
     }
     MESSAGE(shared << " of 100 had copies that share a GPU; " << evener << " are as even after it");
     CHECK(shared > 20);
@@ -256,9 +258,9 @@ TEST_CASE("replicas, and places that do not divide by the layers") {
     for (uint64_t &bytes : scene.device_bytes) bytes = 55;  // five places for two layers
     placement_policy published("eplb"), filled("eplb", {{"leftover", "fill"}});
     CHECK(published.plan(scene).size() == 32);
-    const auto all = filled.plan(scene);
-    CHECK(plan_fault(scene, all) == "");
-    CHECK(all.size() == 40);
+    const auto copies = filled.plan(scene);
+    CHECK(plan_fault(scene, copies) == "");
+    CHECK(copies.size() == 40);
     for (uint64_t &bytes : scene.device_bytes) bytes = 65;
     placement_policy fewer("eplb", {{"replicas", "17"}});
     CHECK(fewer.plan(scene).size() == 32);
@@ -291,13 +293,13 @@ TEST_CASE("unequal devices: coverage and memory always hold, fast devices do mor
                 scene.add_device(server, bytes, 0.001 * (1 + generator() % 4));
                 places += bytes;
             }
-        scene.link(0, 0, 0);
+        scene.add_link(0, 0, 0);
         for (uint32_t home = 0; home < servers; ++home) {
             scene.add_home(home, 1 + generator() % 5);
             for (uint32_t m = 0; m < scene.models(); ++m)
                 scene.home_model[home * scene.models() + m] = 1.0 / scene.models();
-            for (uint32_t x = 0; x < scene.count(); ++x)
-                scene.frequency[home * scene.count() + x] = (generator() % 100) / 100.0;
+            for (uint32_t x = 0; x < scene.expert_count(); ++x)
+                scene.frequency[home * scene.expert_count() + x] = (generator() % 100) / 100.0;
         }
         placement_policy policy("eplb", {{"leftover", round % 3 ? "empty" : "fill"}});
         CHECK(plan_fault(scene, policy.plan(scene)) == "");
@@ -311,10 +313,10 @@ TEST_CASE("load goes by speed, places by memory") {
     scene.add_device(0, 40, 0.001);
     scene.add_device(0, 40, 0.003);
     scene.add_device(0, 35, 0.001);
-    scene.link(0, 0, 0);
+    scene.add_link(0, 0, 0);
     scene.add_home(0, 1);
     std::mt19937 generator(9);
-    for (double &each : scene.frequency) each = (1 + generator() % 100) / 100.0;
+    for (double &frequency : scene.frequency) frequency = (1 + generator() % 100) / 100.0;
     placement_policy policy("eplb");
     const std::vector<moorage_copy> plan = policy.plan(scene);
     CHECK(plan_fault(scene, plan) == "");
@@ -339,13 +341,13 @@ TEST_CASE("many devices of different speed and memory: none a third slower than 
         call_s.push_back(0.001 * (1 + server % 3));
         scene.add_device(server, 4 * (6 + generator() % 8), call_s.back());
     }
-    scene.link(0, 1, 1e9);
+    scene.add_link(0, 1, 1e9);
     scene.add_home(0, 1);
-    for (double &each : scene.frequency) each = 1.0 / (1 + generator() % 32);
+    for (double &frequency : scene.frequency) frequency = 1.0 / (1 + generator() % 32);
     placement_policy policy("eplb");
     const std::vector<moorage_copy> plan = policy.plan(scene);
     CHECK(plan_fault(scene, plan) == "");
-    double fast = 0, all = 0;
+    double fast = 0, total = 0;
     for (uint32_t layer = 0; layer < 4; ++layer) {
         std::vector<double> copies(experts, 0), time(devices, 0);
         double load = 0, speed = 0;
@@ -360,10 +362,10 @@ TEST_CASE("many devices of different speed and memory: none a third slower than 
             speed += 1 / call_s[device];
             fast += device % 3 == 0 ? time[device] / call_s[device] : 0;
         }
-        all += load;
+        total += load;
         CHECK(*std::max_element(time.begin(), time.end()) <= 1.33 * load / speed);
     }
-    CHECK(fast / all == doctest::Approx(6.0 / 11).epsilon(0.1));  // 1 : 1/2 : 1/3
+    CHECK(fast / total == doctest::Approx(6.0 / 11).epsilon(0.1));  // 1 : 1/2 : 1/3
 }
 
 TEST_CASE("groups stay together on unequal servers, as many as there is room for") {
@@ -373,7 +375,7 @@ TEST_CASE("groups stay together on unequal servers, as many as there is room for
     scene.add_server(), scene.add_server();
     scene.add_device(0, 2 * 9, 0.001);  // three groups
     scene.add_device(1, 2 * 4, 0.001);  // one
-    scene.link(0, 1, 1e9);
+    scene.add_link(0, 1, 1e9);
     scene.add_home(0, 1);
     for (uint32_t x = 0; x < 24; ++x) scene.frequency[x] = example[x / 12][x % 12] / 256.0;
     placement_policy policy("eplb");
@@ -382,7 +384,7 @@ TEST_CASE("groups stay together on unequal servers, as many as there is room for
     std::map<uint32_t, std::set<uint32_t>> devices;  // of each group of each layer
     for (const moorage_copy &copy : plan) devices[copy.expert / 3].insert(copy.device);
     CHECK(devices.size() == 8);
-    for (const auto &[group, on] : devices) CHECK(on.size() == 1);
+    for (const auto &[group, group_devices] : devices) CHECK(group_devices.size() == 1);
     placement_policy global("eplb", {{"policy", "global"}});
     CHECK(plan_fault(scene, global.plan(scene)) == "");
 }
@@ -392,13 +394,13 @@ TEST_CASE("no plan without room; with a cloud the heaviest") {
     scene.add_model(1, 6, 1, 10, 1);
     scene.add_server();
     scene.add_device(0, 45);
-    scene.link(0, 0, 0);
+    scene.add_link(0, 0, 0);
     scene.add_home(0, 1);
     for (uint32_t x = 0; x < 6; ++x) scene.frequency[x] = 0.1 * (1 + x);
     placement_policy policy("eplb");
     CHECK_THROWS_WITH(policy.plan(scene),
                       "the devices hold 4 of the 6 experts; give them more memory or a cloud");
-    scene.cloud(1e6, 0.01, 0.001);
+    scene.add_cloud(1e6, 0.01, 0.001);
     std::set<uint32_t> held;
     for (const moorage_copy &copy : policy.plan(scene)) held.insert(copy.expert);
     CHECK(held == std::set<uint32_t>{2, 3, 4, 5});

@@ -84,12 +84,18 @@ using outcomes = std::vector<uint32_t>;
 
 class cache_model {
 public:
-    explicit cache_model(const cache_shape &of)
-        : shape(of), state(of.pages()), slots(of.pools()), used(of.pools()), split(of.layers, 1) {
-        for (uint32_t pool = 0; pool < of.pools(); ++pool)
-            slots[pool] = of.slots / of.pools() + (pool < of.slots % of.pools() ? 1 : 0);
-        view = {sizeof(view), 0,           of.layers,    of.experts, of.pools(), 0, state.data(),
-                slots.data(), used.data(), split.data(), nullptr,    nullptr};
+    explicit cache_model(const cache_shape &cache)
+        : shape(cache),
+          state(cache.pages()),
+          slots(cache.pools()),
+          used(cache.pools()),
+          split(cache.layers, 1) {
+        for (uint32_t pool = 0; pool < cache.pools(); ++pool)
+            slots[pool] =
+                cache.slots / cache.pools() + (pool < cache.slots % cache.pools() ? 1 : 0);
+        view = {
+            sizeof(view), 0,           cache.layers, cache.experts, cache.pools(), 0, state.data(),
+            slots.data(), used.data(), split.data(), nullptr,       nullptr};
     }
     cache_model(const cache_model &) = delete;
 
@@ -99,14 +105,14 @@ public:
         misses = 0;
     }
     uint32_t pool_of(uint32_t layer) const { return shape.shared ? 0 : layer; }
-    bool in_slot(uint32_t page) const {
+    bool is_in_slot(uint32_t page) const {
         return (state[page] & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT)) != 0 &&
                (state[page] & MOORAGE_STATE_BUFFERED) == 0;
     }
     std::vector<uint32_t> candidates(uint32_t pool) const {
         std::vector<uint32_t> pages;
         for (uint32_t page = 0; page < state.size(); ++page)
-            if (pool_of(page / shape.experts) == pool && in_slot(page) &&
+            if (pool_of(page / shape.experts) == pool && is_in_slot(page) &&
                 !(state[page] & MOORAGE_STATE_PINNED))
                 pages.push_back(page);
         return pages;
@@ -124,14 +130,14 @@ public:
         policy.observe(step);
         misses += missing.size();
         const auto loaded = load(policy, missing, step.layer, MOORAGE_DEMAND);
-        outcomes told;
+        outcomes results;
         size_t next = 0;
         for (const uint32_t expert : step.experts) {
             const bool missed = next < missing.size() && missing[next] == first + expert;
-            told.push_back(missed ? loaded[next++] : MOORAGE_REPLAY_KEPT);
+            results.push_back(missed ? loaded[next++] : MOORAGE_REPLAY_KEPT);
             if (pins) state[first + expert] &= ~MOORAGE_STATE_PINNED;
         }
-        return told;
+        return results;
     }
 
     outcomes load(policy_model &policy, const std::vector<uint32_t> &pages, uint32_t layer,
@@ -143,7 +149,7 @@ public:
         std::vector<uint32_t> going;
         const uint32_t ask = std::min(lacking, slots[pool]);
         if (ask > 0) going = checked_victims(policy, pool, layer, ask, cause);
-        outcomes told;
+        outcomes results;
         uint32_t spare = free;
         size_t next = 0;
         for (const uint32_t page : pages) {
@@ -153,20 +159,20 @@ public:
                 ++used[pool];
             } else if (next < going.size()) {
                 victim = going[next++];
-                take_out(victim);
+                remove_page(victim);
                 policy.evict(victim, cause);
             } else {
-                told.push_back(MOORAGE_REPLAY_BYPASS);
+                results.push_back(MOORAGE_REPLAY_BYPASS);
                 continue;
             }
             state[page] |= MOORAGE_WHOLE;
             policy.load(page, cause);
-            told.push_back(victim);
+            results.push_back(victim);
         }
-        return told;
+        return results;
     }
 
-    void take_out(uint32_t page) { state[page] &= MOORAGE_STATE_PINNED; }
+    void remove_page(uint32_t page) { state[page] &= MOORAGE_STATE_PINNED; }
 
     // The pool now has `count` slots; pages beyond that leave.
     outcomes resize(policy_model &policy, uint32_t pool, uint32_t count) {
@@ -175,7 +181,7 @@ public:
         const uint32_t layer = shape.shared ? 0 : pool;
         const auto going = checked_victims(policy, pool, layer, used[pool] - count, MOORAGE_BUDGET);
         for (const uint32_t page : going) {
-            take_out(page);
+            remove_page(page);
             --used[pool];
             policy.evict(page, MOORAGE_BUDGET);
         }
@@ -214,14 +220,14 @@ private:
 class library_policy final : public policy_model {
 public:
     // `steps`: the future that it may ask for; borrowed.
-    library_policy(const std::string &name, cache_model &model, const parameters &given = {},
+    library_policy(const std::string &name, cache_model &model, const parameters &params = {},
                    const std::vector<request_step> *steps = nullptr)
         : model_(model), name_(name), steps_(steps) {
         host_ = {sizeof(host_), 0,        MOORAGE_ABI_MAJOR, MOORAGE_ABI_MINOR, this,
                  find_service,  set_error};
         const moorage_module *module = open_library("cache/" + name);
         const moorage_descriptor *about = module->descriptor(0);
-        const std::vector<moorage_value> values = values_of(*about, given);
+        const std::vector<moorage_value> values = values_of(*about, params);
         if (module->create(about->plugin_name, &host_, values.data(),
                            static_cast<uint32_t>(values.size()), &plugin_) != MOORAGE_OK)
             throw std::runtime_error(name + ": " + error_);
@@ -257,21 +263,21 @@ public:
         draws_taken = 0;
         plugin_->reset(plugin_);
     }
-    void observe(const request_step &what) override {
-        const auto width = static_cast<uint32_t>(what.experts.size());
+    void observe(const request_step &requested) override {
+        const auto width = static_cast<uint32_t>(requested.experts.size());
         const uint32_t stream = 0;
         const uint64_t request = 0;
         moorage_step step{};
         step.size = sizeof(step);
-        step.index = what.index, step.visit = what.visit, step.token = what.token;
-        step.layer = what.layer;
+        step.index = requested.index, step.visit = requested.visit, step.token = requested.token;
+        step.layer = requested.layer;
         step.phase = MOORAGE_DECODE;
         step.token_count = 1;
         step.top_k = step.distinct_count = width;
         step.experts = model_.shape.experts;
         step.host_streams = &stream;
         step.host_requests = &request;
-        step.host_chosen = step.host_distinct = what.experts.data();
+        step.host_chosen = step.host_distinct = requested.experts.data();
         if (observe_) observe_(plugin_, &step);
     }
     std::vector<uint32_t> victims(const moorage_room &room,
@@ -296,7 +302,7 @@ public:
         for (const auto &step : steps_of(tokens, requests))
             experts.insert(experts.end(), step.experts.begin(), step.experts.end());
         std::vector<uint64_t> ids(tokens.size());
-        outcomes told(experts.size());
+        outcomes results(experts.size());
         const uint64_t visit = first_token * rounds * model_.shape.layers;
         const moorage_replay run{sizeof(run),
                                  0,
@@ -311,9 +317,9 @@ public:
                                  ids.data(),
                                  model_.state.data(),
                                  model_.used.data(),
-                                 told.data()};
+                                 results.data()};
         replayer_->replay(plugin_, &run);
-        return told;
+        return results;
     }
 
 private:
@@ -325,23 +331,24 @@ private:
         return &self(host).model_.view;
     }
     static uint64_t random(const moorage_host *host) {
-        library_policy &of = self(host);
-        ++of.draws_taken;
-        if (of.draws.empty()) return of.generator_();
-        const uint64_t draw = of.draws.front();
-        of.draws.pop_front();
+        library_policy &policy = self(host);
+        ++policy.draws_taken;
+        if (policy.draws.empty()) return policy.generator_();
+        const uint64_t draw = policy.draws.front();
+        policy.draws.pop_front();
         return draw;
     }
     static uint64_t next_use(const moorage_host *host, uint32_t page, uint64_t step,
                              uint64_t *token) {
-        const library_policy &of = self(host);
-        for (uint64_t i = step + 1; i < of.steps_->size(); ++i) {
-            const request_step &at = (*of.steps_)[i];
-            if (at.layer != page / of.model_.shape.experts) continue;
-            const uint32_t expert = page % of.model_.shape.experts;
-            if (std::find(at.experts.begin(), at.experts.end(), expert) == at.experts.end())
+        const library_policy &policy = self(host);
+        for (uint64_t i = step + 1; i < policy.steps_->size(); ++i) {
+            const request_step &later = (*policy.steps_)[i];
+            if (later.layer != page / policy.model_.shape.experts) continue;
+            const uint32_t expert = page % policy.model_.shape.experts;
+            if (std::find(later.experts.begin(), later.experts.end(), expert) ==
+                later.experts.end())
                 continue;
-            if (token) *token = at.token;
+            if (token) *token = later.token;
             return i;
         }
         return MOORAGE_NEVER;
@@ -350,10 +357,10 @@ private:
         static constexpr moorage_residency_service residencies{sizeof(residencies), 0, residency};
         static constexpr moorage_random randoms{sizeof(randoms), 0, random};
         static constexpr moorage_future futures{sizeof(futures), 0, next_use};
-        const std::string_view what = id;
-        if (what == MOORAGE_SERVICE_RESIDENCY) return &residencies;
-        if (what == MOORAGE_SERVICE_RANDOM) return &randoms;
-        if (what == MOORAGE_SERVICE_FUTURE && self(host).steps_) return &futures;
+        const std::string_view service = id;
+        if (service == MOORAGE_SERVICE_RESIDENCY) return &residencies;
+        if (service == MOORAGE_SERVICE_RANDOM) return &randoms;
+        if (service == MOORAGE_SERVICE_FUTURE && self(host).steps_) return &futures;
         return nullptr;
     }
 
@@ -371,44 +378,45 @@ private:
 
 // A policy over a whole trace, cold.
 struct replayed {
-    outcomes told;
+    outcomes results;
     uint64_t misses;
 };
 
 inline replayed replay_stepwise(policy_model &policy, cache_model &model,
                                 const std::vector<request_step> &steps) {
-    outcomes told;
+    outcomes results;
     for (const request_step &step : steps) {
-        const outcomes of = model.run(policy, step);
-        told.insert(told.end(), of.begin(), of.end());
+        const outcomes step_results = model.run(policy, step);
+        results.insert(results.end(), step_results.begin(), step_results.end());
     }
-    return {std::move(told), model.misses};
+    return {std::move(results), model.misses};
 }
 
 inline replayed replay_library(const std::string &name, const cache_shape &shape,
                                const routing &tokens, order requests,
-                               const parameters &given = {}) {
+                               const parameters &params = {}) {
     cache_model model(shape);
     const auto steps = steps_of(tokens, requests);
-    library_policy policy(name, model, given, &steps);
+    library_policy policy(name, model, params, &steps);
     return replay_stepwise(policy, model, steps);
 }
 
 inline uint64_t misses_of(const std::string &name, const cache_shape &shape, const routing &tokens,
-                          order requests, const parameters &given = {}) {
-    return replay_library(name, shape, tokens, requests, given).misses;
+                          order requests, const parameters &params = {}) {
+    return replay_library(name, shape, tokens, requests, params).misses;
 }
 
 // Experts drawn without replacement, expert e with weight 1 / (1 + rank of e)^skew.
 inline routing random_routing(std::mt19937_64 &generator, uint32_t tokens, uint32_t layers,
                               uint32_t experts, uint32_t top_k, double skew) {
     std::vector<std::vector<double>> weights(layers, std::vector<double>(experts));
-    for (auto &of : weights) {
-        for (uint32_t rank = 0; rank < experts; ++rank) of[rank] = std::pow(1.0 + rank, -skew);
-        std::shuffle(of.begin(), of.end(), generator);
+    for (auto &layer_weights : weights) {
+        for (uint32_t rank = 0; rank < experts; ++rank)
+            layer_weights[rank] = std::pow(1.0 + rank, -skew);
+        std::shuffle(layer_weights.begin(), layer_weights.end(), generator);
     }
-    routing all(tokens, std::vector<std::vector<uint32_t>>(layers));
-    for (auto &token : all)
+    routing result(tokens, std::vector<std::vector<uint32_t>>(layers));
+    for (auto &token : result)
         for (uint32_t layer = 0; layer < layers; ++layer) {
             auto left = weights[layer];
             for (uint32_t i = 0; i < top_k; ++i) {
@@ -417,7 +425,7 @@ inline routing random_routing(std::mt19937_64 &generator, uint32_t tokens, uint3
                 left[token[layer].back()] = 0;
             }
         }
-    return all;
+    return result;
 }
 
 }  // namespace moorage::test

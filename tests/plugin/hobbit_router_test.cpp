@@ -19,28 +19,30 @@ constexpr uint32_t top = MOORAGE_CLASS_TOP, small = MOORAGE_CLASS_SMALL,
                    dropped = MOORAGE_CLASS_DROPPED;
 constexpr uint32_t in_second = MOORAGE_WHOLE | 1u << MOORAGE_STATE_VERSION_SHIFT;
 
-struct routed {
+struct route_result {
     uint32_t count = 0, flags = 0;
     class_rows classes;
 };
 
-routed route(const driven_policy &policy, drawn_step &step) {
+route_result route(const driven_policy &policy, drawn_step &step) {
     const moorage_step &table = step.table();
     const size_t count = size_t{table.token_count} * table.top_k;
     std::vector<uint32_t> experts(count, MOORAGE_NONE);
     std::vector<float> weights(count, std::numeric_limits<float>::quiet_NaN());
     std::vector<uint8_t> classes(count, MOORAGE_CLASS_TOP);
-    moorage_route out{sizeof(out), 0, experts.data(), weights.data(), classes.data()};
-    routed all;
-    all.count = policy.router->select(policy.plugin, &table, &out);
-    all.flags = out.flags;
-    if (all.count == 0) return all;
+    moorage_route route_table{sizeof(route_table), 0, experts.data(), weights.data(),
+                              classes.data()};
+    route_result result;
+    result.count = policy.router->select(policy.plugin, &table, &route_table);
+    result.flags = route_table.flags;
+    if (result.count == 0) return result;
     // The experts are the model's own, and so are their weights.
     CHECK(std::equal(experts.begin(), experts.end(), table.host_chosen));
-    CHECK(std::all_of(weights.begin(), weights.end(), [](float one) { return std::isnan(one); }));
-    for (size_t at = 0; at < count; at += table.top_k)
-        all.classes.emplace_back(&classes[at], &classes[at] + table.top_k);
-    return all;
+    CHECK(std::all_of(weights.begin(), weights.end(),
+                      [](float weight) { return std::isnan(weight); }));
+    for (size_t first = 0; first < count; first += table.top_k)
+        result.classes.emplace_back(&classes[first], &classes[first] + table.top_k);
+    return result;
 }
 
 // Layer 1 of two, experts of three tokens, best first. Weights, and the share of the earlier ones:
@@ -70,101 +72,107 @@ struct three_rows {
 }  // namespace
 
 TEST_CASE("absent experts by the share of those before them") {
-    three_rows of;
-    const driven_policy policy("router/hobbit", "hobbit", of.world);
+    three_rows fixture;
+    const driven_policy policy("router/hobbit", "hobbit", fixture.world);
     const class_rows expected = {
         {top, top, small, dropped}, {top, small, dropped, dropped}, {top, top, top, small}};
-    CHECK(route(policy, of.step).classes == expected);
+    CHECK(route(policy, fixture.step).classes == expected);
     // Weights that do not sum to 1 are taken as shares of their sum.
-    for (auto &row : of.step.scores)
-        for (float &one : row) one *= 8;
-    CHECK(route(policy, of.step).classes == expected);
+    for (auto &row : fixture.step.scores)
+        for (float &score : row) score *= 8;
+    CHECK(route(policy, fixture.step).classes == expected);
 }
 
 TEST_CASE("a share that meets a threshold is still within it") {
-    three_rows of;
-    const driven_policy policy("router/hobbit", "hobbit", of.world,
+    three_rows fixture;
+    const driven_policy policy("router/hobbit", "hobbit", fixture.world,
                                {{"t1", "0.5"}, {"t2", "0.9375"}});
-    CHECK(route(policy, of.step).classes == class_rows{{top, top, small, small},
-                                                       {top, small, small, dropped},
-                                                       {top, top, top, small}});
+    CHECK(route(policy, fixture.step).classes == class_rows{{top, top, small, small},
+                                                            {top, small, small, dropped},
+                                                            {top, top, top, small}});
 }
 
 TEST_CASE("what is here, or on its way, is taken as it is") {
-    three_rows of;
-    const driven_policy policy("router/hobbit", "hobbit", of.world);
-    of.state(2) = MOORAGE_WHOLE;  // absent: small
-    of.state(3) = MOORAGE_WHOLE;  // absent: dropped
-    of.state(5) = MOORAGE_WHOLE << MOORAGE_STATE_IN_FLIGHT_SHIFT;
-    of.state(6) = in_second;  // absent: dropped for token 1, the first version for token 2
-    of.state(7) = MOORAGE_SEGMENT(0, 2);  // a part is not enough
-    of.state(0) = in_second;              // the first version for token 0, the second for token 2
-    CHECK(route(policy, of.step).classes ==
+    three_rows fixture;
+    const driven_policy policy("router/hobbit", "hobbit", fixture.world);
+    fixture.state(2) = MOORAGE_WHOLE;  // absent: small
+    fixture.state(3) = MOORAGE_WHOLE;  // absent: dropped
+    fixture.state(5) = MOORAGE_WHOLE << MOORAGE_STATE_IN_FLIGHT_SHIFT;
+    fixture.state(6) = in_second;  // absent: dropped for token 1, the first version for token 2
+    fixture.state(7) = MOORAGE_SEGMENT(0, 2);  // a part is not enough
+    fixture.state(0) = in_second;  // the first version for token 0, the second for token 2
+    CHECK(route(policy, fixture.step).classes ==
           class_rows{{top, top, top, top}, {top, top, small, dropped}, {top, top, top, small}});
     // In the other layer they do not count.
-    of.step.layer = 0;
-    CHECK(route(policy, of.step).classes[0] == std::vector<uint32_t>{top, top, small, dropped});
+    fixture.step.layer = 0;
+    CHECK(route(policy, fixture.step).classes[0] ==
+          std::vector<uint32_t>{top, top, small, dropped});
 }
 
 TEST_CASE("with one version, what would be small is loaded in that") {
-    three_rows of;
-    of.world.versions = 1;
-    const driven_policy policy("router/hobbit", "hobbit", of.world);
-    CHECK(route(policy, of.step).classes ==
+    three_rows fixture;
+    fixture.world.versions = 1;
+    const driven_policy policy("router/hobbit", "hobbit", fixture.world);
+    CHECK(route(policy, fixture.step).classes ==
           class_rows{{top, top, top, dropped}, {top, top, dropped, dropped}, {top, top, top, top}});
 }
 
 TEST_CASE("thresholds at their ends: the model's own, all small, the first alone") {
-    three_rows of;
-    const driven_policy own("router/hobbit", "hobbit", of.world, {{"t1", "1"}, {"t2", "1"}});
-    CHECK(route(own, of.step).classes == class_rows(3, std::vector<uint32_t>(4, top)));
-    const driven_policy never("router/hobbit", "hobbit", of.world, {{"t1", "-1"}, {"t2", "1"}});
-    CHECK(route(never, of.step).classes == class_rows(3, std::vector<uint32_t>(4, small)));
-    const driven_policy one("router/hobbit", "hobbit", of.world, {{"t1", "0"}, {"t2", "-1"}});
-    CHECK(route(one, of.step).classes == class_rows(3, {top, dropped, dropped, dropped}));
-    const driven_policy least("router/hobbit", "hobbit", of.world, {{"t1", "-1"}, {"t2", "-1"}});
-    CHECK(route(least, of.step).classes == class_rows(3, {small, dropped, dropped, dropped}));
+    three_rows fixture;
+    const driven_policy unchanged("router/hobbit", "hobbit", fixture.world,
+                                  {{"t1", "1"}, {"t2", "1"}});
+    CHECK(route(unchanged, fixture.step).classes == class_rows(3, std::vector<uint32_t>(4, top)));
+    const driven_policy never("router/hobbit", "hobbit", fixture.world,
+                              {{"t1", "-1"}, {"t2", "1"}});
+    CHECK(route(never, fixture.step).classes == class_rows(3, std::vector<uint32_t>(4, small)));
+    const driven_policy first_only("router/hobbit", "hobbit", fixture.world,
+                                   {{"t1", "0"}, {"t2", "-1"}});
+    CHECK(route(first_only, fixture.step).classes ==
+          class_rows(3, {top, dropped, dropped, dropped}));
+    const driven_policy least("router/hobbit", "hobbit", fixture.world,
+                              {{"t1", "-1"}, {"t2", "-1"}});
+    CHECK(route(least, fixture.step).classes == class_rows(3, {small, dropped, dropped, dropped}));
 }
 
 TEST_CASE("prefill and weights are left alone where that is asked for") {
-    three_rows of;
-    of.step.phase = MOORAGE_PREFILL;
-    const driven_policy policy("router/hobbit", "hobbit", of.world);
-    CHECK(route(policy, of.step).count == 3);
-    CHECK(route(policy, of.step).flags == 0);
-    const driven_policy decodes("router/hobbit", "hobbit", of.world, {{"prefill", "0"}});
-    CHECK(route(decodes, of.step).count == 0);
-    const driven_policy scaled("router/hobbit", "hobbit", of.world, {{"renormalise", "1"}});
-    CHECK(route(scaled, of.step).flags == MOORAGE_ROUTE_RENORMALISE);
+    three_rows fixture;
+    fixture.step.phase = MOORAGE_PREFILL;
+    const driven_policy policy("router/hobbit", "hobbit", fixture.world);
+    CHECK(route(policy, fixture.step).count == 3);
+    CHECK(route(policy, fixture.step).flags == 0);
+    const driven_policy decodes("router/hobbit", "hobbit", fixture.world, {{"prefill", "0"}});
+    CHECK(route(decodes, fixture.step).count == 0);
+    const driven_policy scaled("router/hobbit", "hobbit", fixture.world, {{"renormalise", "1"}});
+    CHECK(route(scaled, fixture.step).flags == MOORAGE_ROUTE_RENORMALISE);
 }
 
 TEST_CASE("the definition, naively, on random batches") {
     std::mt19937_64 draw(1);
     uint32_t met[5] = {};
     for (uint32_t trial = 0; trial < 500; ++trial) {
-        three_rows of;
-        for (uint32_t &state : of.world.state) {
+        three_rows fixture;
+        for (uint32_t &state : fixture.world.state) {
             const auto kind = draw() % 4;
             state = kind == 0 ? MOORAGE_WHOLE : kind == 1 ? in_second : 0;
         }
         for (size_t token = 0; token < 3; ++token) {
-            of.step.scores[token] = draw_scores(draw, 8, 0);
-            of.step.chosen[token] = ranking(of.step.scores[token]);
-            of.step.chosen[token].resize(4);
+            fixture.step.scores[token] = draw_scores(draw, 8, 0);
+            fixture.step.chosen[token] = ranking(fixture.step.scores[token]);
+            fixture.step.chosen[token].resize(4);
         }
-        const driven_policy policy("router/hobbit", "hobbit", of.world,
+        const driven_policy policy("router/hobbit", "hobbit", fixture.world,
                                    {{"t1", "0.4"}, {"t2", "0.7"}});
-        const class_rows got = route(policy, of.step).classes;
+        const class_rows got = route(policy, fixture.step).classes;
         for (size_t token = 0; token < 3; ++token) {
-            double all = 0;
-            for (const uint32_t expert : of.step.chosen[token])
-                all += of.step.scores[token][expert];
+            double total = 0;
+            for (const uint32_t expert : fixture.step.chosen[token])
+                total += fixture.step.scores[token][expert];
             for (size_t rank = 0; rank < 4; ++rank) {
-                double before = 0;
+                double earlier = 0;
                 for (size_t i = 0; i < rank; ++i)
-                    before += of.step.scores[token][of.step.chosen[token][i]];
-                const double share = before / all;
-                const uint32_t state = of.state(of.step.chosen[token][rank]);
+                    earlier += fixture.step.scores[token][fixture.step.chosen[token][i]];
+                const double share = earlier / total;
+                const uint32_t state = fixture.state(fixture.step.chosen[token][rank]);
                 uint32_t expected = share <= 0.4 ? top : share <= 0.7 ? small : dropped;
                 if (state == MOORAGE_WHOLE) expected = top;
                 if (state == in_second && expected == dropped) expected = small;

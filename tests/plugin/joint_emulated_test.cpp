@@ -29,7 +29,7 @@ double latency_ms(const char *file, const char *policy, std::vector<override_val
     return done->cluster->latency_ms.mean;
 }
 
-void not_behind(const char *file, const std::vector<override_value> &changed) {
+void check_joint_is_best(const char *file, const std::vector<override_value> &changed) {
     double least = 1e300;
     for (const char *policy : {"prism", "eplb", "lfu", "uniform", "slim_greedy"})
         least = std::min(least, latency_ms(file, policy, changed));
@@ -42,11 +42,11 @@ void not_behind(const char *file, const std::vector<override_value> &changed) {
 }  // namespace
 
 TEST_CASE("prompts with one token of output: few calls that nearly every prompt makes") {
-    not_behind("clusters/prism.toml", {{"cluster", "duration_s", "600", "the test"}});
+    check_joint_is_best("clusters/prism.toml", {{"cluster", "duration_s", "600", "the test"}});
 }
 
 TEST_CASE("prompts with eight tokens of output, which pass one by one") {
-    not_behind("papers/prism/qwen.toml", {{"cluster", "duration_s", "600", "the test"}});
+    check_joint_is_best("papers/prism/qwen.toml", {{"cluster", "duration_s", "600", "the test"}});
 }
 
 }  // namespace joint_emulated_test

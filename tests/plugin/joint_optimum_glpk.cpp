@@ -20,22 +20,22 @@ public:
         program_ = glp_create_prob();
         glp_set_obj_dir(program_, GLP_MIN);
         rows_.emplace_back(), columns_.emplace_back(), values_.emplace_back();
-        glp_add_cols(program_, static_cast<int>(scene.servers * scene.count()));
+        glp_add_cols(program_, static_cast<int>(scene.servers * scene.expert_count()));
         for (uint32_t n = 0; n < scene.servers; ++n) {
             const int row = glp_add_rows(program_, 1);
             glp_set_row_bnds(program_, row, GLP_UP, 0, static_cast<double>(scene.device_bytes[n]));
-            for (uint32_t x = 0; x < scene.count(); ++x) {
+            for (uint32_t x = 0; x < scene.expert_count(); ++x) {
                 glp_set_col_kind(program_, copy(n, x), GLP_BV);
-                enter(row, copy(n, x),
-                      static_cast<double>(scene.expert_bytes[reference_.model_of(x)]));
+                add_coefficient(row, copy(n, x),
+                                static_cast<double>(scene.expert_bytes[reference_.model_of(x)]));
             }
         }
-        double all = 0;
-        for (const double tokens : scene.home_tokens_per_s) all += tokens;
+        double total = 0;
+        for (const double tokens : scene.home_tokens_per_s) total += tokens;
         for (uint32_t h = 0; h < scene.homes; ++h)
-            for (uint32_t x = 0; x < scene.count(); ++x)
-                if (const double f = scene.frequency[size_t{h} * scene.count() + x]; f > 0)
-                    serve(h, x, f * scene.home_tokens_per_s[h] / all);
+            for (uint32_t x = 0; x < scene.expert_count(); ++x)
+                if (const double f = scene.frequency[size_t{h} * scene.expert_count() + x]; f > 0)
+                    add_served_expert(h, x, f * scene.home_tokens_per_s[h] / total);
         glp_load_matrix(program_, static_cast<int>(rows_.size()) - 1, rows_.data(), columns_.data(),
                         values_.data());
     }
@@ -43,30 +43,30 @@ public:
     ~location_program() { glp_delete_prob(program_); }
 
     double relaxed_s() {
-        glp_smcp how;
-        glp_init_smcp(&how);
-        REQUIRE(glp_simplex(program_, &how) == 0);
+        glp_smcp glpk_options;
+        glp_init_smcp(&glpk_options);
+        REQUIRE(glp_simplex(program_, &glpk_options) == 0);
         return glp_get_obj_val(program_);
     }
     double optimum_s() {
-        glp_iocp how;
-        glp_init_iocp(&how);
-        how.presolve = GLP_ON;
-        how.mir_cuts = how.cov_cuts = GLP_ON;
-        how.tm_lim = 60'000;  // then not optimal, and the test fails instead of staying
-        REQUIRE(glp_intopt(program_, &how) == 0);
+        glp_iocp glpk_options;
+        glp_init_iocp(&glpk_options);
+        glpk_options.presolve = GLP_ON;
+        glpk_options.mir_cuts = glpk_options.cov_cuts = GLP_ON;
+        glpk_options.tm_lim = 60'000;  // then not optimal, and the test fails instead of staying
+        REQUIRE(glp_intopt(program_, &glpk_options) == 0);
         REQUIRE(glp_mip_status(program_) == GLP_OPT);
         return glp_mip_obj_val(program_);
     }
 
 private:
     int copy(uint32_t server, uint32_t expert) const {
-        return static_cast<int>(server * scene_.count() + expert) + 1;
+        return static_cast<int>(server * scene_.expert_count() + expert) + 1;
     }
-    void enter(int row, int column, double value) {
+    void add_coefficient(int row, int column, double value) {
         rows_.push_back(row), columns_.push_back(column), values_.push_back(value);
     }
-    void serve(uint32_t home, uint32_t expert, double weight) {
+    void add_served_expert(uint32_t home, uint32_t expert, double weight) {
         const int once = glp_add_rows(program_, 1);
         glp_set_row_bnds(program_, once, GLP_FX, 1, 1);
         for (uint32_t n = 0; n <= scene_.servers; ++n) {
@@ -75,11 +75,12 @@ private:
             const int column = glp_add_cols(program_, 1);
             glp_set_col_bnds(program_, column, GLP_LO, 0, 0);
             glp_set_obj_coef(program_, column, weight * reference_.layer_s(home, {expert}, placed));
-            enter(once, column, 1);
+            add_coefficient(once, column, 1);
             if (n == scene_.servers) continue;
-            const int there = glp_add_rows(program_, 1);
-            glp_set_row_bnds(program_, there, GLP_UP, 0, 0);
-            enter(there, column, 1), enter(there, copy(n, expert), -1);
+            const int server_row = glp_add_rows(program_, 1);
+            glp_set_row_bnds(program_, server_row, GLP_UP, 0, 0);
+            add_coefficient(server_row, column, 1),
+                add_coefficient(server_row, copy(n, expert), -1);
         }
     }
 

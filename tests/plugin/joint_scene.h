@@ -26,28 +26,28 @@ struct parallel_shape {
 class parallel_cluster {
 public:
     parallel_cluster(const parallel_shape &shape, uint64_t seed) : shape_(shape), generator_(seed) {
-        const uint64_t bytes = 1000, all = uint64_t{shape.layers} * shape.experts;
+        const uint64_t bytes = 1000, total_experts = uint64_t{shape.layers} * shape.experts;
         scene.add_model(shape.layers, shape.experts, shape.top_k, bytes, 4096);
         const uint32_t devices = std::accumulate(shape.gpus.begin(), shape.gpus.end(), 0u);
         for (const uint32_t gpus : shape.gpus) {
             const uint32_t server = scene.add_server();
             for (uint32_t g = 0; g < gpus; ++g) {
                 const double part = shape.equal_devices ? 1 : 0.6 + 0.8 * uniform();
-                const auto slots =
-                    static_cast<uint64_t>(shape.room * static_cast<double>(all) / devices * part);
+                const auto slots = static_cast<uint64_t>(
+                    shape.room * static_cast<double>(total_experts) / devices * part);
                 scene.add_device(server, (slots + 1) * bytes,
                                  shape.call_s * (shape.equal_devices ? 1 : 0.5 + uniform()));
             }
         }
         // Every policy here needs room for an even share of every layer.
         const uint64_t share = (shape.experts + devices - 1) / devices * shape.layers * bytes;
-        for (uint64_t &each : scene.device_bytes) each = std::max(each, share);
+        for (uint64_t &capacity : scene.device_bytes) capacity = std::max(capacity, share);
         for (uint32_t a = 0; a < scene.servers; ++a)
             for (uint32_t b = 0; b < a; ++b) {
                 // Each draw is a statement, because compilers differ in the order in which they
                 // evaluate arguments.
                 const double base_s = 0.5e-3 * (0.5 + uniform());
-                scene.link(a, b, 62.5e6 * (0.5 + uniform()), base_s);
+                scene.add_link(a, b, 62.5e6 * (0.5 + uniform()), base_s);
             }
         for (uint32_t h = 0; h < scene.servers; ++h) scene.add_home(h, 0.5 + uniform());
         for (uint32_t h = 0; h < scene.servers; ++h)
@@ -70,9 +70,9 @@ private:
                 weight.push_back(std::pow(e + 1.0, -shape_.zipf));
             std::vector<uint32_t> chosen;
             for (uint32_t i = 0; i < shape_.top_k; ++i) {
-                double at = uniform() * std::accumulate(weight.begin(), weight.end(), 0.0);
+                double remaining = uniform() * std::accumulate(weight.begin(), weight.end(), 0.0);
                 uint32_t e = 0;
-                while (e + 1 < weight.size() && at >= weight[e]) at -= weight[e++];
+                while (e + 1 < weight.size() && remaining >= weight[e]) remaining -= weight[e++];
                 while (weight[e] == 0) --e;
                 chosen.push_back(rank[e]), weight[e] = 0;
             }

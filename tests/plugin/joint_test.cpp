@@ -38,7 +38,7 @@ struct optimum {
 class brute_force {
 public:
     explicit brute_force(placement_scene &scene)
-        : scene_(scene), model_(scene.cluster(), scene.demand()), copies_(scene.count(), 0) {
+        : scene_(scene), model_(scene.cluster(), scene.demand()), copies_(scene.expert_count(), 0) {
         for (const uint64_t bytes : scene.device_bytes) free_.push_back(bytes);
         next(0);
     }
@@ -46,7 +46,7 @@ public:
 
 private:
     void next(uint32_t place) {
-        if (place == scene_.count() * scene_.servers) {
+        if (place == scene_.expert_count() * scene_.servers) {
             if (scene_.cloud_s.empty())
                 for (const uint32_t count : copies_)
                     if (count == 0) return;
@@ -110,9 +110,9 @@ struct tally {
     double worst = 0, gap_sum = 0, gap_worst = 0;
     void add(double found, double least, double bound) {
         ++scenes;
-        const double over = least > 0 ? found / least - 1 : 0;
-        optimal += over < 1e-9 ? 1 : 0;
-        worst = std::max(worst, over);
+        const double excess = least > 0 ? found / least - 1 : 0;
+        optimal += excess < 1e-9 ? 1 : 0;
+        worst = std::max(worst, excess);
         const double gap = least > 0 ? 1 - bound / least : 0;
         gap_sum += gap, gap_worst = std::max(gap_worst, gap);
     }
@@ -154,7 +154,7 @@ TEST_CASE("joint: brute force finds nothing below the bound and hardly anything 
         placement_policy fewest("joint", {{"objective", "remote"}});
         const double remote = figures_of(scene, fewest.plan(scene)).remote_calls_per_s;
         double tokens_per_s = 0;
-        for (const double each : scene.home_tokens_per_s) tokens_per_s += each;
+        for (const double rate : scene.home_tokens_per_s) tokens_per_s += rate;
         const double bound = fewest.facts().at("remote_bound") * tokens_per_s;
         CHECK(bound <= best.remote * (1 + 1e-12) + 1e-12);
         calls.add(remote, best.remote, bound);
@@ -197,19 +197,19 @@ TEST_CASE("joint's account of changes is the SDK's latency model") {
         mixed.limit_remote(0.5, 0.3);
         std::mt19937_64 generator(seed);
         for (int step = 0; step < 120; ++step) {
-            const auto x = static_cast<uint32_t>(generator() % scene.count());
+            const auto x = static_cast<uint32_t>(generator() % scene.expert_count());
             const auto n = static_cast<uint32_t>(generator() % scene.servers);
             uint32_t device = none;
             if (generator() % 3 != 0)
                 device = model.device_begin(n) +
                          static_cast<uint32_t>(generator() %
                                                (model.device_begin(n + 1) - model.device_begin(n)));
-            if (plain.at(x, n) != none) model.remove(x, plain.at(x, n));
+            if (plain.device_at(x, n) != none) model.remove(x, plain.device_at(x, n));
             if (device != none) model.add(x, device);
-            const double before = mixed.total(), change_s = mixed.change_s(x, n, device);
+            const double old_total = mixed.total(), change_s = mixed.change_s(x, n, device);
             plain.put(x, n, device);
             CHECK(mixed.put(x, n, device) == doctest::Approx(change_s).epsilon(1e-9));
-            CHECK(mixed.total() == doctest::Approx(before + change_s).epsilon(1e-9));
+            CHECK(mixed.total() == doctest::Approx(old_total + change_s).epsilon(1e-9));
             CHECK(plain.latency_s() + model.fixed_s() ==
                   doctest::Approx(model.token_s()).epsilon(1e-9));
             CHECK(plain.total() + model.fixed_s() ==
@@ -219,12 +219,12 @@ TEST_CASE("joint's account of changes is the SDK's latency model") {
         mixed.settle();
         CHECK(mixed.total() == doctest::Approx(running).epsilon(1e-9));
         double tokens_per_s = 0;
-        for (const double each : scene.home_tokens_per_s) tokens_per_s += each;
+        for (const double rate : scene.home_tokens_per_s) tokens_per_s += rate;
         CHECK(plain.remote_calls() * tokens_per_s ==
               doctest::Approx(model.figures().remote_calls_per_s).epsilon(1e-9));
         mixed.rollback(0);
-        CHECK(mixed.model().experts() == scene.count());
-        for (const uint32_t at : mixed.placement()) CHECK(at == none);
+        CHECK(mixed.latency().experts() == scene.expert_count());
+        for (const uint32_t device : mixed.placement()) CHECK(device == none);
     }
 }
 
@@ -245,8 +245,8 @@ TEST_CASE("joint's account of changes of one expert over many servers") {
         const moorage_demand demand = scene.demand();
         latency_model model(cluster, demand);
         const layer_time time(model);
-        state of(model, time, {1, 0.01, 0});
-        REQUIRE(of.uses() == 0);
+        state search_state(model, time, {1, 0.01, 0});
+        REQUIRE(search_state.uses() == 0);
         std::mt19937_64 generator(seed);
         const auto device_of = [&](uint32_t n) {
             const uint32_t first = model.device_begin(n), count = model.device_begin(n + 1) - first;
@@ -255,24 +255,26 @@ TEST_CASE("joint's account of changes of one expert over many servers") {
         std::vector<uint32_t> device(scene.servers);
         std::vector<double> all_s(scene.servers);
         for (int step = 0; step < 200; ++step) {
-            const auto x = static_cast<uint32_t>(generator() % scene.count());
+            const auto x = static_cast<uint32_t>(generator() % scene.expert_count());
             for (uint32_t n = 0; n < scene.servers; ++n)
-                device[n] = of.at(x, n) == none && generator() % 4 != 0 ? device_of(n) : none;
-            of.changes_s(x, device, all_s);
+                device[n] = search_state.device_at(x, n) == none && generator() % 4 != 0
+                                ? device_of(n)
+                                : none;
+            search_state.changes_s(x, device, all_s);
             for (uint32_t n = 0; n < scene.servers; ++n)
-                if (device[n] != none) CHECK(all_s[n] == of.change_s(x, n, device[n]));
+                if (device[n] != none) CHECK(all_s[n] == search_state.change_s(x, n, device[n]));
             const auto n = static_cast<uint32_t>(generator() % scene.servers);
-            const uint32_t to = generator() % 3 == 0 ? none : device_of(n);
-            if (of.at(x, n) != none) model.remove(x, of.at(x, n));
-            if (to != none) model.add(x, to);
-            const double change_s = of.change_s(x, n, to);
-            CHECK(of.put(x, n, to) == doctest::Approx(change_s).epsilon(1e-9));
-            CHECK(of.latency_s() + model.fixed_s() ==
+            const uint32_t target = generator() % 3 == 0 ? none : device_of(n);
+            if (search_state.device_at(x, n) != none) model.remove(x, search_state.device_at(x, n));
+            if (target != none) model.add(x, target);
+            const double change_s = search_state.change_s(x, n, target);
+            CHECK(search_state.put(x, n, target) == doctest::Approx(change_s).epsilon(1e-9));
+            CHECK(search_state.latency_s() + model.fixed_s() ==
                   doctest::Approx(model.token_s()).epsilon(1e-9));
         }
-        const double running = of.total();
-        of.settle();
-        CHECK(of.total() == doctest::Approx(running).epsilon(1e-9));
+        const double running = search_state.total();
+        search_state.settle();
+        CHECK(search_state.total() == doctest::Approx(running).epsilon(1e-9));
     }
 }
 
@@ -304,16 +306,16 @@ TEST_CASE("joint: never worse than any other policy with edge servers, users and
         placement_policy policy("joint", {{"effort", "3000000"}, {"kicks", "40"}});
         const std::vector<moorage_copy> plan = policy.plan(scene);
         CHECK(plan_fault(scene, plan) == "");
-        const latency_figures own = figures_of(scene, plan);
+        const latency_figures joint_figures = figures_of(scene, plan);
         gap_sum += policy.facts().at("saved_gap"), ++scenes;
         for (const std::string &name : others) {
-            placement_policy other(name);
-            const latency_figures theirs = figures_of(scene, other.plan(scene));
+            placement_policy rival(name);
+            const latency_figures theirs = figures_of(scene, rival.plan(scene));
             INFO(name);
-            CHECK(own.token_s <= theirs.token_s * (1 + 1e-12));
+            CHECK(joint_figures.token_s <= theirs.token_s * (1 + 1e-12));
             auto &[sum, most] = share.try_emplace(name, 0, 0).first->second;
-            sum += own.token_s / theirs.token_s;
-            most = std::max(most, own.token_s / theirs.token_s);
+            sum += joint_figures.token_s / theirs.token_s;
+            most = std::max(most, joint_figures.token_s / theirs.token_s);
         }
     }
     for (const auto &[name, ratio] : share)
@@ -343,38 +345,40 @@ TEST_CASE("joint: never worse than any other policy on unequal GPU servers") {
                                 {{"objective", "both"}, {"effort", "3000000"}, {"kicks", "40"}});
         const std::vector<moorage_copy> plan = policy.plan(scene);
         CHECK(plan_fault(scene, plan) == "");
-        const latency_figures own = figures_of(scene, plan);
+        const latency_figures joint_figures = figures_of(scene, plan);
         gap_sum += policy.facts().at("gap"), ++scenes;
         for (const std::string &name : others) {
             INFO(name);
-            placement_policy other(name);
-            const latency_figures theirs = figures_of(scene, other.plan(scene));
-            CHECK(own.token_s <= theirs.token_s * (1 + 1e-12));
-            CHECK(own.remote_calls_per_s <= theirs.remote_calls_per_s * (1 + 1e-9) + 1e-12);
-            std::array<double, 4> &of = ratio.try_emplace(name).first->second;
+            placement_policy rival(name);
+            const latency_figures theirs = figures_of(scene, rival.plan(scene));
+            CHECK(joint_figures.token_s <= theirs.token_s * (1 + 1e-12));
+            CHECK(joint_figures.remote_calls_per_s <=
+                  theirs.remote_calls_per_s * (1 + 1e-9) + 1e-12);
+            std::array<double, 4> &stats = ratio.try_emplace(name).first->second;
             const double remote = theirs.remote_calls_per_s > 0
-                                      ? own.remote_calls_per_s / theirs.remote_calls_per_s
+                                      ? joint_figures.remote_calls_per_s / theirs.remote_calls_per_s
                                       : 1;
-            of[0] += own.token_s / theirs.token_s, of[2] += remote;
-            of[1] = std::max(of[1], own.token_s / theirs.token_s);
-            of[3] = std::max(of[3], remote);
+            stats[0] += joint_figures.token_s / theirs.token_s, stats[2] += remote;
+            stats[1] = std::max(stats[1], joint_figures.token_s / theirs.token_s);
+            stats[3] = std::max(stats[3], remote);
         }
     }
-    for (const auto &[name, of] : ratio)
-        MESSAGE("over " << name << "'s: latency mean " << of[0] / scenes << ", at most " << of[1]
-                        << "; remote calls mean " << of[2] / scenes << ", at most " << of[3]);
+    for (const auto &[name, stats] : ratio)
+        MESSAGE("over " << name << "'s: latency mean " << stats[0] / scenes << ", at most "
+                        << stats[1] << "; remote calls mean " << stats[2] / scenes << ", at most "
+                        << stats[3]);
     MESSAGE("latency above the bound: " << 100 * gap_sum / scenes << " % on average");
 }
 
 // Runs a part. MOORAGE_JOINT_INSTANCES=2000 runs the whole, MOORAGE_JOINT_FIRST=1001 the rest after
 // it.
 TEST_CASE("joint: never worse than any other policy on any kind of cluster") {
-    const auto given = [](const char *name, uint64_t otherwise) {
+    const auto read_setting = [](const char *name, uint64_t otherwise) {
         const char *text = std::getenv(name);
         return text ? std::strtoull(text, nullptr, 10) : otherwise;
     };
-    const uint64_t instances = given("MOORAGE_JOINT_INSTANCES", 40);
-    const uint64_t first = given("MOORAGE_JOINT_FIRST", 1);
+    const uint64_t instances = read_setting("MOORAGE_JOINT_INSTANCES", 40);
+    const uint64_t first = read_setting("MOORAGE_JOINT_FIRST", 1);
     const std::vector<std::string> others{"slim_greedy", "slim_dp",    "slim_maxconv", "lfu",
                                           "random",      "ushape",     "prism",        "uniform",
                                           "smartmoe",    "redundance", "eplb"};
@@ -411,11 +415,11 @@ TEST_CASE("joint: never worse than any other policy on any kind of cluster") {
     }
     MESSAGE(instances << " clusters, " << compared << " plans of others: joint worse than " << worse
                       << ", by at most " << 100 * most << " %");
-    for (auto &[what, of] : gaps) {
-        std::sort(of.begin(), of.end());
-        MESSAGE(what << ": latency above the bound by " << 100 * of[of.size() / 2]
-                     << " % in the median of " << of.size() << ", at most " << 100 * of.back()
-                     << " %");
+    for (auto &[kind, kind_gaps] : gaps) {
+        std::sort(kind_gaps.begin(), kind_gaps.end());
+        MESSAGE(kind << ": latency above the bound by " << 100 * kind_gaps[kind_gaps.size() / 2]
+                     << " % in the median of " << kind_gaps.size() << ", at most "
+                     << 100 * kind_gaps.back() << " %");
     }
 }
 
@@ -466,14 +470,15 @@ TEST_CASE("joint: every step counts against effort, and without any it returns i
 
 TEST_CASE("joint: equal input, equal plan") {
     placement_scene scene = parallel_cluster({}, 5).scene, edge = tiny_scene(8);
-    for (placement_scene *of : {&scene, &edge}) {
-        placement_policy one("joint", {}, 1), other("joint", {}, 99);
-        const std::vector<moorage_copy> a = one.plan(*of), b = other.plan(*of), c = one.plan(*of);
+    for (placement_scene *tested : {&scene, &edge}) {
+        placement_policy first_seed("joint", {}, 1), second_seed("joint", {}, 99);
+        const std::vector<moorage_copy> a = first_seed.plan(*tested), b = second_seed.plan(*tested),
+                                        c = first_seed.plan(*tested);
         REQUIRE(a.size() == b.size());
         REQUIRE(a.size() == c.size());
         CHECK(std::memcmp(a.data(), b.data(), a.size() * sizeof a[0]) == 0);
         CHECK(std::memcmp(a.data(), c.data(), a.size() * sizeof a[0]) == 0);
-        CHECK(one.facts() == other.facts());
+        CHECK(first_seed.facts() == second_seed.facts());
     }
 }
 
@@ -491,12 +496,13 @@ TEST_CASE("joint: a plan in force stays where nothing pays") {
         if (!std::equal(plan.begin(), plan.end(), again.begin(), again.end(), same))
             CHECK(figures_of(scene, again).token_s < figures_of(scene, plan).token_s);
         // Demand changes, and moving is too expensive: the present plan stays, whatever it costs.
-        const parallel_cluster other({}, seed + 100);
-        scene.frequency = other.scene.frequency;
-        scene.group_experts = other.scene.group_experts,
-        scene.group_first = other.scene.group_first;
-        scene.call_group = other.scene.call_group, scene.call_share = other.scene.call_share;
-        scene.home_first_call = other.scene.home_first_call;
+        const parallel_cluster new_demand({}, seed + 100);
+        scene.frequency = new_demand.scene.frequency;
+        scene.group_experts = new_demand.scene.group_experts,
+        scene.group_first = new_demand.scene.group_first;
+        scene.call_group = new_demand.scene.call_group,
+        scene.call_share = new_demand.scene.call_share;
+        scene.home_first_call = new_demand.scene.home_first_call;
         placement_policy dear("joint", {{"objective", "latency"}, {"move_cost_s", "1000"}});
         const std::vector<moorage_copy> kept = dear.plan(scene, plan);
         for (const moorage_copy &copy : kept)
@@ -512,17 +518,18 @@ TEST_CASE("joint: a move is adopted if it saves more seconds than it takes") {
     const moorage_cluster cluster = scene.cluster();
     const moorage_demand demand = scene.demand();
     placement_policy policy("joint", {{"objective", "latency"}}), uniform("uniform");
-    const std::vector<moorage_copy> from = uniform.plan(scene), to = policy.plan(scene);
+    const std::vector<moorage_copy> current = uniform.plan(scene), candidate = policy.plan(scene);
     double tokens_per_s = 0;
-    for (const double each : scene.home_tokens_per_s) tokens_per_s += each;
+    for (const double rate : scene.home_tokens_per_s) tokens_per_s += rate;
     const double saved_s =
-        (figures_of(scene, from).token_s - figures_of(scene, to).token_s) * tokens_per_s * 300;
+        (figures_of(scene, current).token_s - figures_of(scene, candidate).token_s) * tokens_per_s *
+        300;
     REQUIRE(saved_s > 0);
     moorage_move move{};
     move.size = sizeof(move);
     move.host_cluster = &cluster, move.host_demand = &demand;
-    move.host_current = from.data(), move.current_count = from.size();
-    move.host_candidate = to.data(), move.candidate_count = to.size();
+    move.host_current = current.data(), move.current_count = current.size();
+    move.host_candidate = candidate.data(), move.candidate_count = candidate.size();
     move.interval_s = 300;
     move.added_s = saved_s * 0.999;
     CHECK(policy.adopt(move));
@@ -537,7 +544,7 @@ TEST_CASE("joint: with queues at devices, load is spread") {
     scene.add_model(4, 2, 1, 10, 1000);
     const uint32_t near = scene.add_server(), far = scene.add_server();
     scene.add_device(near, 80, 0.001), scene.add_device(far, 80, 0.001);
-    scene.link(near, far, 1e9, 1e-6);
+    scene.add_link(near, far, 1e9, 1e-6);
     scene.add_home(near, 200);
     scene.home_model = {1};
     for (uint32_t l = 0; l < 4; ++l)

@@ -62,14 +62,14 @@ void disturb(std::mt19937_64 &generator, policy_model &left, cache_model &a, pol
     const uint32_t layer = page / a.shape.experts;
     if (generator() % 2) {
         if (a.state[page] != 0) return;
-        const outcomes told = a.load(left, {page}, layer, MOORAGE_PREFETCH);
-        REQUIRE(told == b.load(right, {page}, layer, MOORAGE_PREFETCH));
+        const outcomes results = a.load(left, {page}, layer, MOORAGE_PREFETCH);
+        REQUIRE(results == b.load(right, {page}, layer, MOORAGE_PREFETCH));
         return;
     }
     const uint32_t pool = a.pool_of(layer);
     const uint32_t count = 1 + static_cast<uint32_t>(generator() % (a.slots[pool] + 2));
-    const outcomes told = a.resize(left, pool, count);
-    REQUIRE(told == b.resize(right, pool, count));
+    const outcomes results = a.resize(left, pool, count);
+    REQUIRE(results == b.resize(right, pool, count));
 }
 
 void compare(uint64_t seed, uint32_t omega, double rho, bool events) {
@@ -101,10 +101,10 @@ void compare(uint64_t seed, uint32_t omega, double rho, bool events) {
 
 // One layer, one expert a token: the eviction of each request, MOORAGE_REPLAY_KEPT if none.
 outcomes single(const std::vector<uint32_t> &experts, uint32_t count, uint32_t slots,
-                const parameters &given) {
+                const parameters &params) {
     routing tokens;
     for (const uint32_t expert : experts) tokens.push_back({{expert}});
-    return replay_library("lcp", {1, count, 1, true, slots}, tokens, order::token, given).told;
+    return replay_library("lcp", {1, count, 1, true, slots}, tokens, order::token, params).results;
 }
 
 constexpr uint32_t kept = MOORAGE_REPLAY_KEPT;
@@ -123,28 +123,28 @@ TEST_CASE("equal priorities of unequal counts are ties, and the smallest id goes
     // the layer's clock going without being a candidate. Its request evicts.
     for (const bool twice_first : {true, false}) {
         const uint32_t twice = twice_first ? 0 : 1, once = 1 - twice;
-        for (const int more : {-1, 0, 1}) {
+        for (const int extra_tokens : {-1, 0, 1}) {
             std::vector<uint32_t> requests{twice, twice};
-            requests.insert(requests.end(), 63 + more, 2);
+            requests.insert(requests.end(), 63 + extra_tokens, 2);
             requests.push_back(once);  // 64 + more tokens after the last of twice
             requests.push_back(3);
-            const outcomes told = single(requests, 4, 3, {});
-            const uint32_t gone = more < 0 ? once : more > 0 ? twice : 0;
-            CHECK(told.back() == gone);
+            const outcomes results = single(requests, 4, 3, {});
+            const uint32_t gone = extra_tokens < 0 ? once : extra_tokens > 0 ? twice : 0;
+            CHECK(results.back() == gone);
         }
     }
     // The same with rho = 3/4, which is no power of two: three times (3, 0) and four times (4,
     // 128).
     for (const bool four_first : {true, false}) {
         const uint32_t four = four_first ? 0 : 1, three = 1 - four;
-        for (const int more : {-1, 0, 1}) {
+        for (const int extra_tokens : {-1, 0, 1}) {
             std::vector<uint32_t> requests{four, four, four, four};
-            requests.insert(requests.end(), 125 + more, 2);
+            requests.insert(requests.end(), 125 + extra_tokens, 2);
             requests.insert(requests.end(), 3, three);
             requests.push_back(3);
-            const outcomes told = single(requests, 4, 3, {{"rho", "0.75"}});
-            const uint32_t gone = more < 0 ? three : more > 0 ? four : 0;
-            CHECK(told.back() == gone);
+            const outcomes results = single(requests, 4, 3, {{"rho", "0.75"}});
+            const uint32_t gone = extra_tokens < 0 ? three : extra_tokens > 0 ? four : 0;
+            CHECK(results.back() == gone);
         }
     }
 }
@@ -164,24 +164,24 @@ TEST_CASE("between lru and lfu") {
     const routing tokens = random_routing(generator, 2000, 1, 8, 1, 0.5);
     // rho^(1 / omega) below 1 / 2000: no count outweighs a later request.
     CHECK(replay_library("lcp", shape, tokens, order::token, {{"omega", "1"}, {"rho", "0.0004"}})
-              .told == replay_library("lru", shape, tokens, order::token).told);
+              .results == replay_library("lru", shape, tokens, order::token).results);
     // Hardly any decay: counts decide, and of equal ones the interval.
-    CHECK(replay_library("lcp", shape, tokens, order::token, {{"omega", "1000000000"}}).told ==
-          replay_library("lfu", shape, tokens, order::token, {{"half_life", "0"}}).told);
+    CHECK(replay_library("lcp", shape, tokens, order::token, {{"omega", "1000000000"}}).results ==
+          replay_library("lfu", shape, tokens, order::token, {{"half_life", "0"}}).results);
 }
 
 TEST_CASE("a batch counts as its tokens one after the other") {
     policy_host batched("cache/lcp", {1, 6, 2, 3}), single("cache/lcp", {1, 6, 2, 3});
     std::mt19937_64 generator(3);
     for (int round = 0; round < 50; ++round) {
-        std::vector<uint32_t> all;
+        std::vector<uint32_t> batch;
         for (int token = 0; token < 4; ++token) {
             const auto first = static_cast<uint32_t>(generator() % 6);
             const std::vector<uint32_t> chosen{first, (first + 1) % 6};
             single.observe(0, chosen);
-            all.insert(all.end(), chosen.begin(), chosen.end());
+            batch.insert(batch.end(), chosen.begin(), chosen.end());
         }
-        batched.observe(0, all, {}, 4);
+        batched.observe(0, batch, {}, 4);
         REQUIRE(batched.fill(0, 6) == single.fill(0, 6));
     }
 }

@@ -36,8 +36,8 @@ private:
     std::vector<uint64_t> mu_, nu_;
 };
 
-inline bool holds(const std::vector<uint32_t> &all, uint32_t one) {
-    return std::find(all.begin(), all.end(), one) != all.end();
+inline bool holds(const std::vector<uint32_t> &experts, uint32_t expert) {
+    return std::find(experts.begin(), experts.end(), expert) != experts.end();
 }
 
 // H, P and PH of one layer; sizes from 0, ranks from 0.
@@ -71,12 +71,12 @@ struct layer_counts {
 
     std::vector<uint32_t> content_of(uint32_t size) const {
         if (!by_rank) return caches[size];
-        std::vector<uint32_t> all(caches.size() - 1);
-        for (uint32_t expert = 0; expert < all.size(); ++expert) all[expert] = expert;
-        std::stable_sort(all.begin(), all.end(),
+        std::vector<uint32_t> experts(caches.size() - 1);
+        for (uint32_t expert = 0; expert < experts.size(); ++expert) experts[expert] = expert;
+        std::stable_sort(experts.begin(), experts.end(),
                          [&](uint32_t a, uint32_t b) { return order.compare(a, b) > 0; });
-        all.resize(size);
-        return all;
+        experts.resize(size);
+        return experts;
     }
     // MOE-1.
     void serve(uint32_t size, const std::vector<uint32_t> &chosen) {
@@ -87,8 +87,9 @@ struct layer_counts {
                 uint32_t victim = UINT32_MAX;
                 for (const uint32_t cached : cache) {
                     if (holds(chosen, cached)) continue;
-                    const int than = victim == UINT32_MAX ? -1 : order.compare(cached, victim);
-                    if (than < 0 || (than == 0 && cached < victim)) victim = cached;
+                    const int comparison =
+                        victim == UINT32_MAX ? -1 : order.compare(cached, victim);
+                    if (comparison < 0 || (comparison == 0 && cached < victim)) victim = cached;
                 }
                 if (victim == UINT32_MAX) continue;
                 cache.erase(std::find(cache.begin(), cache.end(), victim));
@@ -119,20 +120,21 @@ struct algorithm_1 {
     long double K, att, moe, head, load, V_e;
     long double zeta = 0.01L, step = 0;
 
-    split_result value(const Counts &of, uint32_t C, long double theta, long double window) const {
-        split_result r{C, 0, theta, K * of.hit_rate(C) * theta, 0};
+    split_result value(const Counts &counts, uint32_t C, long double theta,
+                       long double window) const {
+        split_result r{C, 0, theta, K * counts.hit_rate(C) * theta, 0};
         long double time = 0;
         for (uint32_t y = 0; y < N; ++y) {
-            const long double share = 1 - of.present(y, C) * theta;
+            const long double share = 1 - counts.present(y, C) * theta;
             time += share * load;
             if (time > window + 1e-9L * load) break;
-            r.m += share * of.accuracy(y);
+            r.m += share * counts.accuracy(y);
             ++r.Y;
         }
         r.m = std::min(std::max(r.m, 0.0L), K);
         return r;
     }
-    split_result split(const Counts &of, long double V, long double window) const {
+    split_result split(const Counts &counts, long double V, long double window) const {
         split_result best;
         best.m = -1;
         for (uint32_t C = 1; C <= N; ++C) {
@@ -147,13 +149,13 @@ struct algorithm_1 {
                 theta = std::floor(theta / step + 5e-7L) * step;
             }
             if (theta <= 0) continue;
-            const split_result r = value(of, C, theta, window);
+            const split_result r = value(counts, C, theta, window);
             if (r.m > best.m * (1 + 1e-12L)) best = r;
         }
         return best;
     }
     std::vector<split_result> expert_split(const std::vector<long double> &V) const {
-        std::vector<split_result> all;
+        std::vector<split_result> splits;
         long double window = head + att;
         for (size_t i = 0; i < layers.size(); ++i) {
             split_result r;
@@ -161,13 +163,13 @@ struct algorithm_1 {
             const long double hide = r.m * moe / K, miss = (K - r.m) * load;
             r.T = V[i] > 1e-9L ? std::max(0.0L, miss - hide) : INFINITY;
             window = moe - std::min(hide, miss) + att;
-            all.push_back(r);
+            splits.push_back(r);
         }
-        return all;
+        return splits;
     }
-    static long double sum(const std::vector<split_result> &all) {
+    static long double sum(const std::vector<split_result> &splits) {
         long double total = 0;
-        for (const split_result &r : all) total += r.T;
+        for (const split_result &r : splits) total += r.T;
         return total;
     }
     std::vector<long double> memory(const std::vector<int> &moves, int shift = 0) const {

@@ -19,31 +19,33 @@ using namespace moorage::test;
 
 namespace {
 
-using given = std::map<std::string, std::string>;
+using parameter_map = std::map<std::string, std::string>;
 
 // Counts of one layer, written down: N experts, over q tokens.
 struct written {
     uint32_t N, q;
-    std::vector<uint32_t> hit;              // [place]
-    std::vector<uint32_t> active;           // [rank]
-    std::vector<std::vector<uint32_t>> at;  // [rank][place]
+    std::vector<uint32_t> hit;                          // [place]
+    std::vector<uint32_t> active;                       // [rank]
+    std::vector<std::vector<uint32_t>> present_counts;  // [rank][place]
     uint32_t layer_count = 1;
     uint32_t layers() const { return layer_count; }
     uint32_t experts() const { return N; }
     uint64_t tokens(uint32_t) const { return q; }
     uint32_t hits(uint32_t, uint32_t place) const { return hit[place]; }
     uint32_t activated(uint32_t, uint32_t rank) const { return active[rank]; }
-    uint32_t present(uint32_t, uint32_t rank, uint32_t place) const { return at[rank][place]; }
+    uint32_t present(uint32_t, uint32_t rank, uint32_t place) const {
+        return present_counts[rank][place];
+    }
 };
 
 // The arithmetic over given counts.
 class solver : public moepic::allocation {
 public:
     template <class Counts>
-    solver(const Counts &counts, uint32_t top_k, const moepic::times &of,
-           const moepic::cutting &how) {
+    solver(const Counts &counts, uint32_t top_k, const moepic::times &durations,
+           const moepic::allocation_options &options) {
         assign(counts.layers(), counts.experts(), top_k);
-        read(counts, of, how);
+        read(counts, durations, options);
         scratch_.resize(counts.layers());
     }
     double split_total() {
@@ -60,21 +62,21 @@ struct token_maker {
     std::mt19937_64 generator;
     uint32_t experts, top_k;
     std::vector<uint32_t> draw(uint32_t count) {
-        std::vector<uint32_t> all;
-        while (all.size() < count) {
+        std::vector<uint32_t> drawn;
+        while (drawn.size() < count) {
             const auto expert =
                 static_cast<uint32_t>(std::min(generator() % experts, generator() % (2 * experts)));
-            if (!holds(all, expert)) all.push_back(expert);
+            if (!holds(drawn, expert)) drawn.push_back(expert);
         }
-        return all;
+        return drawn;
     }
     std::vector<uint32_t> predict(const std::vector<uint32_t> &chosen) {
-        std::vector<uint32_t> all;
+        std::vector<uint32_t> predicted;
         for (const uint32_t expert : chosen)
-            if (generator() % 3) all.push_back(expert);
+            if (generator() % 3) predicted.push_back(expert);
         for (const uint32_t expert : draw(experts))
-            if (!holds(all, expert)) all.push_back(expert);
-        return all;
+            if (!holds(predicted, expert)) predicted.push_back(expert);
+        return predicted;
     }
 };
 
@@ -155,11 +157,11 @@ TEST_CASE("Eq. (5) to (7): what is exposed, and the window of the next layer") {
     // Two layers; nothing is ever predicted, everything that is cached hits.
     written counts{2, 1, {1, 1}, {0, 0}, {{0, 0}, {0, 0}}, 2};
     solver memory(counts, 2, {3, 8, 4, 10}, {2});
-    const auto all = memory.cost_of(std::vector<uint32_t>{2, 1}, std::vector<float>{1, 1});
-    CHECK(all[0].best.loaded == 2);
-    CHECK(all[0].exposed_ns == 0);
-    CHECK(all[1].best.loaded == 1);
-    CHECK(all[1].exposed_ns == 10 - 4);
+    const auto plans = memory.cost_of(std::vector<uint32_t>{2, 1}, std::vector<float>{1, 1});
+    CHECK(plans[0].best.loaded == 2);
+    CHECK(plans[0].exposed_ns == 0);
+    CHECK(plans[1].best.loaded == 1);
+    CHECK(plans[1].exposed_ns == 10 - 4);
     // Predictions that are always right, one prefetch in 10. The window is 4 + 3 for the first
     // layer. For the second it is 3, and the time in which the first layer computes and does not
     // wait.
@@ -179,8 +181,9 @@ TEST_CASE("uniform popularity: K H(C) theta is K V / N for every C, and the smal
         solver memory(counts, 3, {1, 3, 1, 1000}, {static_cast<double>(room)});
         for (uint32_t slots = room; slots <= N; ++slots) {
             const float split = static_cast<float>(room) / static_cast<float>(slots);
-            const auto of = memory.cost_of(std::vector<uint32_t>{slots}, std::vector<float>{split});
-            CHECK(of[0].best.loaded == doctest::Approx(3.0 * room / N).epsilon(1e-6));
+            const auto plans =
+                memory.cost_of(std::vector<uint32_t>{slots}, std::vector<float>{split});
+            CHECK(plans[0].best.loaded == doctest::Approx(3.0 * room / N).epsilon(1e-6));
         }
         CHECK(memory.solve()[0].best.slots == room);
         CHECK(memory.solve()[0].best.split == 1);
@@ -219,14 +222,14 @@ TEST_CASE("one list of experts counts what separate caches of every size count")
             for (uint32_t C = 1; C <= N; ++C) {
                 hits += fast.hits(0, C - 1);
                 REQUIRE(hits == slow.H[C]);
-                uint32_t all = 0;
+                uint32_t total = 0;
                 for (uint32_t y = 0; y < N; ++y) {
                     present[y] += fast.present(0, y, C - 1);
                     REQUIRE(present[y] == slow.PH[y][C]);
-                    all += present[y];
+                    total += present[y];
                 }
-                if (by_rank) CHECK(all == C * q);  // sum over y of PH(y, C) = C
-                if (C == N) CHECK(all == fill);
+                if (by_rank) CHECK(total == C * q);  // sum over y of PH(y, C) = C
+                if (C == N) CHECK(total == fill);
             }
             for (uint32_t y = 0; y < N; ++y) {
                 REQUIRE(fast.activated(0, y) == slow.P[y]);
@@ -283,24 +286,24 @@ TEST_CASE("the plan is that of Algorithm 1 on naive counts") {
         const auto expected = naive.expert_split(naive.memory(naive.allocate()));
         const asked got = ask(policy, 1, step);
         // The present plan's value by the naive equations.
-        long double before = 0, window = naive.head + naive.att;
+        long double old_value = 0, window = naive.head + naive.att;
         for (uint32_t layer = 0; layer < L; ++layer) {
             const auto r =
                 naive.value(counts[layer], slots_before[layer], split_before[layer], window);
             const long double hide = r.m * naive.moe / K, miss = (K - r.m) * naive.load;
-            before += std::max(0.0L, miss - hide);
+            old_value += std::max(0.0L, miss - hide);
             window = naive.moe - std::min(hide, miss) + naive.att;
         }
-        const auto after = static_cast<double>(naive.sum(expected));
+        const auto new_value = static_cast<double>(naive.sum(expected));
         if (!got.applied) {
-            CHECK(static_cast<double>(before) <= after * (1 + 1e-5) + 1e-9);
+            CHECK(static_cast<double>(old_value) <= new_value * (1 + 1e-5) + 1e-9);
             continue;
         }
         // Memory that rounding leaves may go into further slots, which can only help.
-        CHECK(got.gain_ns >= (static_cast<double>(before) - after) * (1 - 1e-5) - 1e-3);
+        CHECK(got.gain_ns >= (static_cast<double>(old_value) - new_value) * (1 - 1e-5) - 1e-3);
         if (step == 0)
             CHECK(got.gain_ns ==
-                  doctest::Approx(static_cast<double>(before) - after).epsilon(1e-4));
+                  doctest::Approx(static_cast<double>(old_value) - new_value).epsilon(1e-4));
         for (uint32_t layer = 0; layer < L; ++layer) {
             CAPTURE(layer);
             CHECK(got.slots[layer] >= expected[layer].C);
@@ -374,8 +377,8 @@ TEST_CASE("before the first configuration all layers are alike, experts split in
     // Room for more than half of everything, and for all.
     policy_host most("budget/moepic", {2, 4, 2, 6});
     CHECK(ask(most).split == std::vector<float>(2, 0.75f));
-    policy_host all("budget/moepic", {2, 4, 2, 9});
-    const asked whole = ask(all);
+    policy_host everything("budget/moepic", {2, 4, 2, 9});
+    const asked whole = ask(everything);
     CHECK(whole.slots == std::vector<uint32_t>{4, 4});
     CHECK(whole.split == std::vector<float>{1, 1});
     // Given splits stay, whole or not.

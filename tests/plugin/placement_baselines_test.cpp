@@ -23,17 +23,18 @@ placement_scene scene_of(uint32_t layers, uint32_t experts, const std::vector<in
         scene.add_server();
         for (int gpu = 0; gpu < gpus[server]; ++gpu) scene.add_device(server, bytes, 0.001);
     }
-    scene.link(0, 0, 0);
+    scene.add_link(0, 0, 0);
     for (uint32_t server = 0; server < gpus.size(); ++server) scene.add_home(server, 1);
     return scene;
 }
 
 using shares = std::map<std::pair<uint32_t, uint32_t>, std::set<uint32_t>>;  // (layer, device)
 shares shares_of(const placement_scene &scene, const std::vector<moorage_copy> &plan) {
-    shares out;
+    shares result;
     for (const moorage_copy &copy : plan)
-        out[{copy.expert / scene.experts[0], copy.device}].insert(copy.expert % scene.experts[0]);
-    return out;
+        result[{copy.expert / scene.experts[0], copy.device}].insert(copy.expert %
+                                                                     scene.experts[0]);
+    return result;
 }
 
 }  // namespace
@@ -46,17 +47,18 @@ TEST_CASE("uniform: Prism's testbed, equal blocks of every layer, none twice") {
         const std::vector<moorage_copy> plan = policy.plan(scene);
         CHECK(plan_fault(scene, plan) == "");
         CHECK(plan.size() == 26 * experts);
-        for (const auto &[where, held] : shares_of(scene, plan)) {
+        for (const auto &[layer_device, held] : shares_of(scene, plan)) {
             CHECK(held.size() == experts / 4);
-            CHECK(*held.begin() == where.second * experts / 4);
-            CHECK(*held.rbegin() == (where.second + 1) * experts / 4 - 1);
+            CHECK(*held.begin() == layer_device.second * experts / 4);
+            CHECK(*held.rbegin() == (layer_device.second + 1) * experts / 4 - 1);
         }
         placement_policy random("uniform", {{"order", "random"}}, 7);
         const std::vector<moorage_copy> drawn = random.plan(scene);
         CHECK(plan_fault(scene, drawn) == "");
         CHECK(drawn.size() == plan.size());
         CHECK(shares_of(scene, drawn) != shares_of(scene, plan));
-        for (const auto &[where, held] : shares_of(scene, drawn)) CHECK(held.size() == experts / 4);
+        for (const auto &[layer_device, held] : shares_of(scene, drawn))
+            CHECK(held.size() == experts / 4);
         CHECK_FALSE(policy.adopt({}));
     }
 }
@@ -85,7 +87,7 @@ TEST_CASE("uniform and smartmoe refuse devices that cannot hold their share") {
                           "device 1 has 79 bytes for experts, its even share of every layer takes "
                           "80; give it more memory or choose a policy for unequal devices");
     }
-    scene.cloud(1e6, 0.01, 0.001);
+    scene.add_cloud(1e6, 0.01, 0.001);
     for (const std::string name : {"uniform", "smartmoe"}) {
         placement_policy policy(name);
         CHECK(policy.plan(scene).size() == 15);
@@ -99,19 +101,19 @@ TEST_CASE("smartmoe: heaviest first to the least loaded below its share") {
         const uint32_t layers = 1 + generator() % 3, experts = gpus * per_gpu;
         placement_scene scene =
             scene_of(layers, experts, std::vector<int>(gpus, 1), layers * per_gpu * 10);
-        for (double &each : scene.frequency) each = (1 + generator() % 64) / 64.0;
+        for (double &frequency : scene.frequency) frequency = (1 + generator() % 64) / 64.0;
         placement_policy policy("smartmoe");
         const std::vector<moorage_copy> plan = policy.plan(scene);
         CHECK(plan_fault(scene, plan) == "");
         CHECK_FALSE(policy.decides());  // the host's rule
         const shares held = shares_of(scene, plan);
-        std::vector<double> before(gpus, 0);
+        std::vector<double> earlier_load(gpus, 0);
         for (uint32_t layer = 0; layer < layers; ++layer) {
             std::set<std::pair<double, uint32_t>> heaviest;
             for (uint32_t e = 0; e < experts; ++e) {
                 double load = 0;
                 for (uint32_t home = 0; home < gpus; ++home)
-                    load += scene.frequency[home * scene.count() + layer * experts + e];
+                    load += scene.frequency[home * scene.expert_count() + layer * experts + e];
                 heaviest.insert({-load, e});
             }
             std::vector<double> load(gpus, 0);
@@ -120,14 +122,14 @@ TEST_CASE("smartmoe: heaviest first to the least loaded below its share") {
                 uint32_t best = gpus;
                 for (uint32_t gpu = 0; gpu < gpus; ++gpu)
                     if (count[gpu] < per_gpu &&
-                        (best == gpus ||
-                         std::pair(load[gpu], before[gpu]) < std::pair(load[best], before[best])))
+                        (best == gpus || std::pair(load[gpu], earlier_load[gpu]) <
+                                             std::pair(load[best], earlier_load[best])))
                         best = gpu;
                 load[best] -= minus;
                 ++count[best];
                 CHECK(held.at({layer, best}).count(expert) == 1);
             }
-            for (uint32_t gpu = 0; gpu < gpus; ++gpu) before[gpu] += load[gpu];
+            for (uint32_t gpu = 0; gpu < gpus; ++gpu) earlier_load[gpu] += load[gpu];
         }
     }
 }
@@ -154,11 +156,11 @@ TEST_CASE("redundance: everything once, then memory is full, nothing twice on a 
             scene_of(layers, experts, {1, 1 + static_cast<int>(generator() % 3), 2}, 0);
         uint64_t places = 0;
         for (uint64_t &bytes : scene.device_bytes) {
-            bytes = generator() % (10 * scene.count());
+            bytes = generator() % (10 * scene.expert_count());
             places += bytes / 10;
         }
         placement_policy policy("redundance", {}, static_cast<uint64_t>(round));
-        if (places < scene.count()) {
+        if (places < scene.expert_count()) {
             CHECK_THROWS(policy.plan(scene));
             continue;
         }
@@ -174,7 +176,8 @@ TEST_CASE("redundance: everything once, then memory is full, nothing twice on a 
             uint64_t server_has = 0;
             for (const auto &[expert, server] : on_server)
                 server_has += server == scene.device_server[device];
-            CHECK((used[device] + 10 > scene.device_bytes[device] || server_has == scene.count()));
+            CHECK((used[device] + 10 > scene.device_bytes[device] ||
+                   server_has == scene.expert_count()));
         }
         CHECK_FALSE(policy.adopt({}));
     }
@@ -189,7 +192,7 @@ TEST_CASE(
     for (int round = 0; round < rounds; ++round)
         for (const moorage_copy &copy : policy.plan(scene)) ++count[copy.expert * 3 + copy.device];
     // Three of six on each: a half; 5 standard deviations of 4000 draws are 8 %.
-    for (const int each : count) CHECK(each == doctest::Approx(rounds / 2.0).epsilon(0.08));
+    for (const int copies : count) CHECK(copies == doctest::Approx(rounds / 2.0).epsilon(0.08));
 }
 
 }  // namespace placement_baselines_test

@@ -53,7 +53,7 @@ struct placement_scene {
 
     uint32_t models() const { return static_cast<uint32_t>(layers.size()); }
     uint32_t devices() const { return static_cast<uint32_t>(device_server.size()); }
-    uint32_t count() const { return first.back(); }  // X
+    uint32_t expert_count() const { return first.back(); }  // X
 
     uint32_t add_model(uint32_t of_layers, uint32_t of_experts, uint32_t k, uint64_t bytes,
                        uint64_t hidden) {
@@ -74,15 +74,15 @@ struct placement_scene {
         return devices() - 1;
     }
     // One way; both where `symmetric`.
-    void link(uint32_t from, uint32_t to, double bytes_per_s, double latency_s = 0,
-              bool symmetric = true) {
+    void add_link(uint32_t source, uint32_t target, double bytes_per_s, double latency_s = 0,
+                  bool symmetric = true) {
         link_rate.resize(size_t{servers} * servers), link_s.resize(link_rate.size());
-        link_rate[size_t{from} * servers + to] = bytes_per_s;
-        link_s[size_t{from} * servers + to] = latency_s;
-        if (symmetric) link(to, from, bytes_per_s, latency_s, false);
+        link_rate[size_t{source} * servers + target] = bytes_per_s;
+        link_s[size_t{source} * servers + target] = latency_s;
+        if (symmetric) add_link(target, source, bytes_per_s, latency_s, false);
     }
     // The same for every server and model.
-    void cloud(double bytes_per_s, double latency_s, double call_s) {
+    void add_cloud(double bytes_per_s, double latency_s, double call_s) {
         cloud_up.assign(servers, bytes_per_s), cloud_down.assign(servers, bytes_per_s);
         cloud_s.assign(servers, latency_s), cloud_call_s.assign(models(), call_s);
     }
@@ -92,7 +92,7 @@ struct placement_scene {
         home_call_s.insert(home_call_s.end(), models(), call_s);
         home_tokens_per_s.push_back(tokens_per_s), home_batch.push_back(1);
         home_model.resize(home_model.size() + models(), models() == 1 ? 1 : 0);
-        frequency.resize(frequency.size() + count());
+        frequency.resize(frequency.size() + expert_count());
         home_first_call.push_back(call_group.size());
         return homes++;
     }
@@ -117,11 +117,11 @@ struct placement_scene {
         call_group.push_back(group), call_share.push_back(share);
         for (uint32_t h = home; h < homes; ++h) home_first_call[h + 1] = call_group.size();
         for (uint64_t i = group_first[group]; i < group_first[group + 1]; ++i)
-            frequency[size_t{home} * count() + group_experts[i]] += share;
+            frequency[size_t{home} * expert_count() + group_experts[i]] += share;
     }
-    void hold(uint32_t home, uint32_t expert) {
-        home_holds.resize(size_t{homes} * count());
-        home_holds[size_t{home} * count() + expert] = 1;
+    void add_held_expert(uint32_t home, uint32_t expert) {
+        home_holds.resize(size_t{homes} * expert_count());
+        home_holds[size_t{home} * expert_count() + expert] = 1;
     }
 
     moorage_cluster cluster() {
@@ -150,7 +150,7 @@ struct placement_scene {
                 home_call_s.data()};
     }
     moorage_demand demand() {
-        if (!home_holds.empty()) home_holds.resize(size_t{homes} * count());
+        if (!home_holds.empty()) home_holds.resize(size_t{homes} * expert_count());
         return {sizeof(moorage_demand),
                 0,
                 models(),
@@ -183,14 +183,14 @@ struct placement_scene {
 class placement_policy {
 public:
     // `name`: "slim_greedy", of build/plugins/placement/slim_greedy.so.
-    explicit placement_policy(const std::string &name, const parameters &given = {},
+    explicit placement_policy(const std::string &name, const parameters &params = {},
                               uint64_t seed = 1)
         : generator_(seed) {
         host_ = {sizeof(host_), 0,        MOORAGE_ABI_MAJOR, MOORAGE_ABI_MINOR, this,
                  find_service,  set_error};
         const moorage_module *module = open_library("placement/" + name);
         const moorage_descriptor *about = module->descriptor(0);
-        const std::vector<moorage_value> values = values_of(*about, given);
+        const std::vector<moorage_value> values = values_of(*about, params);
         if (module->create(about->plugin_name, &host_, values.data(),
                            static_cast<uint32_t>(values.size()), &plugin_) != MOORAGE_OK)
             throw std::runtime_error(name + ": " + error_);
@@ -262,19 +262,21 @@ private:
 // policy.
 inline std::string plan_fault(placement_scene &scene, const std::vector<moorage_copy> &copies) {
     std::vector<uint64_t> used(scene.devices());
-    std::vector<uint8_t> there(size_t{scene.devices()} * scene.count()), covered(scene.count());
+    std::vector<uint8_t> placed(size_t{scene.devices()} * scene.expert_count()),
+        covered(scene.expert_count());
     for (const moorage_copy &copy : copies) {
-        const std::string what =
+        const std::string description =
             "expert " + std::to_string(copy.expert) + " on device " + std::to_string(copy.device);
-        if (copy.expert >= scene.count() || copy.device >= scene.devices())
-            return what + " does not exist";
-        uint8_t &mark = there[size_t{copy.device} * scene.count() + copy.expert];
-        if (mark++ != 0) return what + " is there twice";
+        if (copy.expert >= scene.expert_count() || copy.device >= scene.devices())
+            return description + " does not exist";
+        uint8_t &mark = placed[size_t{copy.device} * scene.expert_count() + copy.expert];
+        if (mark++ != 0) return description + " is there twice";
         uint32_t model = 0;
         while (scene.first[model + 1] <= copy.expert) ++model;
         used[copy.device] += scene.expert_bytes[model];
         covered[copy.expert] = 1;
-        if (used[copy.device] > scene.device_bytes[copy.device]) return what + " does not fit";
+        if (used[copy.device] > scene.device_bytes[copy.device])
+            return description + " does not fit";
     }
     if (!scene.cloud_s.empty()) return {};
     for (uint32_t m = 0; m < scene.models(); ++m) {

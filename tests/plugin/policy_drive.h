@@ -47,7 +47,7 @@ public:
     // Parameters by name, flags "1"; the others have their defaults. The policy is active from here
     // on.
     driven_policy(const std::string &file, const std::string &name, const policy_world &world,
-                  const parameters &given = {})
+                  const parameters &params = {})
         : world_(world) {
         host_ = {sizeof(host_), 0,        MOORAGE_ABI_MAJOR, MOORAGE_ABI_MINOR, this,
                  find_service,  set_error};
@@ -55,7 +55,7 @@ public:
         for (uint32_t i = 0; i < module->descriptor_count; ++i)
             if (name == module->descriptor(i)->plugin_name) about = module->descriptor(i);
         if (about == nullptr) throw std::runtime_error(name + " is not in " + file);
-        const std::vector<moorage_value> values = values_of(*about, given);
+        const std::vector<moorage_value> values = values_of(*about, params);
         require(module->create(name.c_str(), &host_, values.data(),
                                static_cast<uint32_t>(values.size()), &plugin));
         const auto table = [this](const char *id) { return plugin->get_interface(plugin, id); };
@@ -108,9 +108,9 @@ private:
     static const void *find_service(const moorage_host *, const char *id) {
         static constexpr moorage_residency_service residencies{sizeof(residencies), 0, residency};
         static constexpr moorage_costs_service prices{sizeof(prices), 0, costs};
-        const std::string_view what = id;
-        if (what == MOORAGE_SERVICE_RESIDENCY) return &residencies;
-        if (what == MOORAGE_SERVICE_COSTS) return &prices;
+        const std::string_view service = id;
+        if (service == MOORAGE_SERVICE_RESIDENCY) return &residencies;
+        if (service == MOORAGE_SERVICE_COSTS) return &prices;
         return nullptr;
     }
 

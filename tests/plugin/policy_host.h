@@ -22,21 +22,21 @@ struct policy_shape {
     uint32_t segments = 2;
 };
 
-// Opens build/plugins/<file>.so. `given`: values of parameters without their defaults.
+// Opens build/plugins/<file>.so. `params`: values of parameters without their defaults.
 class policy_host {
 public:
-    policy_host(const std::string &file, const policy_shape &of,
-                const std::map<std::string, std::string> &given = {}, bool timed = true)
-        : shape(of),
-          state(of.layers * of.experts),
-          slots(of.shared ? 1 : of.layers),
+    policy_host(const std::string &file, const policy_shape &sizes,
+                const std::map<std::string, std::string> &params = {}, bool timed = true)
+        : shape(sizes),
+          state(sizes.layers * sizes.experts),
+          slots(sizes.shared ? 1 : sizes.layers),
           used(slots.size()),
-          split(of.layers, 1),
+          split(sizes.layers, 1),
           timed_(timed) {
         view = {sizeof(view),
                 0,
-                of.layers,
-                of.experts,
+                sizes.layers,
+                sizes.experts,
                 static_cast<uint32_t>(slots.size()),
                 0,
                 state.data(),
@@ -50,17 +50,17 @@ public:
                  find_service,  set_error};
         const moorage_module *module = open_library(file);
         const moorage_descriptor *about = module->descriptor(0);
-        const std::vector<moorage_value> values = values_of(*about, given);
+        const std::vector<moorage_value> values = values_of(*about, params);
         if (module->create(about->plugin_name, &host_, values.data(),
                            static_cast<uint32_t>(values.size()), &plugin) != MOORAGE_OK)
             throw std::runtime_error(file + ": " + error);
         moorage_limits limits{};
         limits.size = sizeof(limits);
-        limits.layers = of.layers, limits.experts = of.experts, limits.top_k = of.top_k;
+        limits.layers = sizes.layers, limits.experts = sizes.experts, limits.top_k = sizes.top_k;
         limits.tokens_max = 16, limits.requests_max = 16;
         limits.pools = static_cast<uint32_t>(slots.size());
-        limits.slots = of.slots, limits.segments = of.segments;
-        limits.predictions_max = of.experts;
+        limits.slots = sizes.slots, limits.segments = sizes.segments;
+        limits.predictions_max = sizes.experts;
         if (plugin->activate(plugin, &limits) != MOORAGE_OK) throw std::runtime_error(error);
         observer = table<moorage_observer>(MOORAGE_INTERFACE_OBSERVER);
         cache = table<moorage_cache>(MOORAGE_INTERFACE_CACHE);
@@ -152,13 +152,13 @@ private:
             [](const moorage_host *h, uint32_t page, uint64_t step, uint64_t *) {
                 return self(h).next_use(page, step);
             }};
-        const std::string_view what = id;
-        if (what == MOORAGE_SERVICE_CLOCK) return &clocks;
-        if (what == MOORAGE_SERVICE_FUTURE) return &futures;
-        if (what == MOORAGE_SERVICE_RESIDENCY) return &residencies;
-        if (what == MOORAGE_SERVICE_RANDOM) return &randoms;
-        if (what == MOORAGE_SERVICE_LOG) return &logs;
-        if (what == MOORAGE_SERVICE_COSTS) return &times;
+        const std::string_view service = id;
+        if (service == MOORAGE_SERVICE_CLOCK) return &clocks;
+        if (service == MOORAGE_SERVICE_FUTURE) return &futures;
+        if (service == MOORAGE_SERVICE_RESIDENCY) return &residencies;
+        if (service == MOORAGE_SERVICE_RANDOM) return &randoms;
+        if (service == MOORAGE_SERVICE_LOG) return &logs;
+        if (service == MOORAGE_SERVICE_COSTS) return &times;
         (void)host;
         return nullptr;
     }

@@ -24,26 +24,26 @@ inline const moorage_module *open_library(const std::string &file) {
     return reinterpret_cast<moorage_module_function>(dlsym(library, MOORAGE_MODULE_SYMBOL))();
 }
 
-// For create(); texts point into `given`.
+// For create(); texts point into `params`.
 inline std::vector<moorage_value> values_of(const moorage_descriptor &about,
-                                            const parameters &given) {
+                                            const parameters &params) {
     std::vector<moorage_value> values;
     size_t known = 0;
     for (uint32_t i = 0; i < about.param_count; ++i) {
-        const moorage_param &of = about.plugin_params[i];
-        moorage_value value{sizeof(value), of.type, of.integer_default, of.real_default,
-                            of.plugin_text_default};
-        if (const auto found = given.find(of.plugin_key); found != given.end()) {
+        const moorage_param &param = about.plugin_params[i];
+        moorage_value value{sizeof(value), param.type, param.integer_default, param.real_default,
+                            param.plugin_text_default};
+        if (const auto found = params.find(param.plugin_key); found != params.end()) {
             ++known;
             value.host_text = found->second.c_str();
-            if (of.type == MOORAGE_PARAM_REAL)
+            if (param.type == MOORAGE_PARAM_REAL)
                 value.real = std::stod(found->second);
-            else if (of.type != MOORAGE_PARAM_TEXT)
+            else if (param.type != MOORAGE_PARAM_TEXT)
                 value.integer = std::stoll(found->second);
         }
         values.push_back(value);
     }
-    if (known != given.size())
+    if (known != params.size())
         throw std::runtime_error(std::string("unknown parameter of ") + about.plugin_name);
     return values;
 }

@@ -10,14 +10,14 @@ namespace prefetch_deepspeed_test {
 using namespace moorage::test;
 
 TEST_CASE("all absent experts of the next layer, from the first to the last") {
-    world where(2, 4, 1, true, 1);
-    any_policy policy("prefetch/deepspeed_stream", where);
+    world test_world(2, 4, 1, true, 1);
+    any_policy policy("prefetch/deepspeed_stream", test_world);
     CHECK(policy.prefetch->horizon(policy.plugin) == 1);
-    where.state[5] = MOORAGE_WHOLE;
-    where.state[6] = MOORAGE_WHOLE << MOORAGE_STATE_IN_FLIGHT_SHIFT;
+    test_world.state[5] = MOORAGE_WHOLE;
+    test_world.state[6] = MOORAGE_WHOLE << MOORAGE_STATE_IN_FLIGHT_SHIFT;
     for (const uint32_t layer : {0u, 1u}) {
         step_data data;
-        fill_step(data, where, layer, layer, {{0}});
+        fill_step(data, test_world, layer, layer, {{0}});
         const uint32_t next = 1 - layer, offsets[] = {0, 0};
         moorage_forecast forecast{};
         forecast.size = sizeof(forecast);

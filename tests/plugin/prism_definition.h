@@ -29,9 +29,9 @@ using held_table = std::vector<std::vector<std::set<int>>>;  // [server][layer]
 
 inline double naive_entropy(const std::vector<double> &f) {
     double total = 0, bits = 0;
-    for (const double each : f) total += each;
-    for (const double each : f)
-        if (each > 0) bits -= each / total * std::log2(each / total);
+    for (const double frequency : f) total += frequency;
+    for (const double frequency : f)
+        if (frequency > 0) bits -= frequency / total * std::log2(frequency / total);
     return bits;
 }
 
@@ -42,35 +42,37 @@ inline int naive_total(const count_table &counts, int layer) {
 }
 
 // Algorithm 1 as we read it; nothing if it has no result.
-inline std::optional<count_table> naive_counts(const prism_instance &of) {
-    const int servers = of.servers(), layers = of.layers(), experts = of.experts();
-    count_table counts(of.frequency.size(), std::vector<int>(of.frequency[0].size(), 0));
-    const auto at = [&](int n, int l) -> int & {
+inline std::optional<count_table> naive_counts(const prism_instance &instance) {
+    const int servers = instance.servers(), layers = instance.layers(),
+              experts = instance.experts();
+    count_table counts(instance.frequency.size(),
+                       std::vector<int>(instance.frequency[0].size(), 0));
+    const auto count_at = [&](int n, int l) -> int & {
         return counts[static_cast<size_t>(n)][static_cast<size_t>(l)];
     };
     const auto unused = [&](int n) {
-        int sum = of.slots[static_cast<size_t>(n)];
-        for (int l = 0; l < layers; ++l) sum -= at(n, l);
+        int sum = instance.slots[static_cast<size_t>(n)];
+        for (int l = 0; l < layers; ++l) sum -= count_at(n, l);
         return sum;
     };
     for (int n = 0; n < servers; ++n) {
         std::vector<double> v;
         double sum = 0;
-        for (const auto &layer : of.frequency[static_cast<size_t>(n)]) {
+        for (const auto &layer : instance.frequency[static_cast<size_t>(n)]) {
             v.push_back(naive_entropy(layer));
             sum += v.back();
         }
         for (int l = 0; l < layers; ++l) {
             const double share = sum > 0 ? v[static_cast<size_t>(l)] / sum : 1.0 / layers;
-            at(n, l) = std::min(
-                experts,
-                static_cast<int>(std::floor(of.slots[static_cast<size_t>(n)] * share + 1e-9)));
+            count_at(n, l) = std::min(
+                experts, static_cast<int>(
+                             std::floor(instance.slots[static_cast<size_t>(n)] * share + 1e-9)));
         }
     }
     std::vector<int> order;
     for (int n = 0; n < servers; ++n) order.push_back(n);
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-        return of.memory[static_cast<size_t>(a)] > of.memory[static_cast<size_t>(b)];
+        return instance.memory[static_cast<size_t>(a)] > instance.memory[static_cast<size_t>(b)];
     });
     for (int l = 0; l < layers; ++l)
         while (naive_total(counts, l) < experts) {
@@ -78,20 +80,21 @@ inline std::optional<count_table> naive_counts(const prism_instance &of) {
             for (const int n : order) {
                 if (naive_total(counts, l) >= experts) break;
                 int giver = 0;
-                for (int other = 1; other < layers; ++other)
-                    if (naive_total(counts, other) > naive_total(counts, giver)) giver = other;
-                if (naive_total(counts, giver) <= experts || at(n, giver) == 0 ||
-                    at(n, l) >= experts)
+                for (int candidate = 1; candidate < layers; ++candidate)
+                    if (naive_total(counts, candidate) > naive_total(counts, giver))
+                        giver = candidate;
+                if (naive_total(counts, giver) <= experts || count_at(n, giver) == 0 ||
+                    count_at(n, l) >= experts)
                     continue;
-                --at(n, giver), ++at(n, l);
+                --count_at(n, giver), ++count_at(n, l);
                 moved = true;
             }
             if (moved) continue;
             const auto takes = std::find_if(order.begin(), order.end(), [&](int n) {
-                return unused(n) > 0 && at(n, l) < experts;
+                return unused(n) > 0 && count_at(n, l) < experts;
             });
             if (takes == order.end()) return std::nullopt;
-            ++at(*takes, l);
+            ++count_at(*takes, l);
         }
     return counts;
 }
@@ -104,38 +107,39 @@ inline int naive_copies(const held_table &held, int layer, int expert) {
 }
 
 // Algorithm 2 with the readings.
-inline held_table naive_assign(const prism_instance &of, const count_table &counts) {
-    held_table held(of.frequency.size(), std::vector<std::set<int>>(of.frequency[0].size()));
-    for (int l = 0; l < of.layers(); ++l) {
-        const auto at = [&](int n) -> std::set<int> & {
+inline held_table naive_assign(const prism_instance &instance, const count_table &counts) {
+    held_table held(instance.frequency.size(),
+                    std::vector<std::set<int>>(instance.frequency[0].size()));
+    for (int l = 0; l < instance.layers(); ++l) {
+        const auto held_at = [&](int n) -> std::set<int> & {
             return held[static_cast<size_t>(n)][static_cast<size_t>(l)];
         };
-        for (int n = 0; n < of.servers(); ++n) {
+        for (int n = 0; n < instance.servers(); ++n) {
             std::set<std::tuple<double, int>> ranking;
-            for (int e = 0; e < of.experts(); ++e) ranking.insert({-of.f(n, l, e), e});
+            for (int e = 0; e < instance.experts(); ++e) ranking.insert({-instance.f(n, l, e), e});
             for (const auto &[f, e] : ranking)
-                if (static_cast<int>(at(n).size()) <
+                if (static_cast<int>(held_at(n).size()) <
                     counts[static_cast<size_t>(n)][static_cast<size_t>(l)])
-                    at(n).insert(e);
+                    held_at(n).insert(e);
         }
         for (;;) {
             std::set<std::tuple<int, int>> servers;  // by duplicates
             bool open = false;
-            for (int n = 0; n < of.servers(); ++n) {
+            for (int n = 0; n < instance.servers(); ++n) {
                 int duplicates = 0;
-                for (const int e : at(n)) duplicates += naive_copies(held, l, e) > 1;
+                for (const int e : held_at(n)) duplicates += naive_copies(held, l, e) > 1;
                 servers.insert({duplicates, n});
             }
             for (const auto &[duplicates, n] : servers) {
-                std::set<std::tuple<double, int>> in, out;
-                for (int e = 0; e < of.experts(); ++e)
-                    if (naive_copies(held, l, e) == 0) in.insert({-of.f(n, l, e), e});
-                for (const int e : at(n))
-                    if (naive_copies(held, l, e) > 1) out.insert({of.f(n, l, e), -e});
-                open = open || !in.empty();
-                if (in.empty() || out.empty()) continue;
-                at(n).erase(-std::get<1>(*out.begin()));
-                at(n).insert(std::get<1>(*in.begin()));
+                std::set<std::tuple<double, int>> incoming, outgoing;
+                for (int e = 0; e < instance.experts(); ++e)
+                    if (naive_copies(held, l, e) == 0) incoming.insert({-instance.f(n, l, e), e});
+                for (const int e : held_at(n))
+                    if (naive_copies(held, l, e) > 1) outgoing.insert({instance.f(n, l, e), -e});
+                open = open || !incoming.empty();
+                if (incoming.empty() || outgoing.empty()) continue;
+                held_at(n).erase(-std::get<1>(*outgoing.begin()));
+                held_at(n).insert(std::get<1>(*incoming.begin()));
             }
             if (!open) break;
         }
@@ -144,31 +148,31 @@ inline held_table naive_assign(const prism_instance &of, const count_table &coun
 }
 
 // Free places go to the experts that a server asks for most and lacks.
-inline void naive_fill(const prism_instance &of, held_table &held) {
-    for (int n = 0; n < of.servers(); ++n) {
-        auto &own = held[static_cast<size_t>(n)];
+inline void naive_fill(const prism_instance &instance, held_table &held) {
+    for (int n = 0; n < instance.servers(); ++n) {
+        auto &server_held = held[static_cast<size_t>(n)];
         int used = 0;
-        for (const auto &layer : own) used += static_cast<int>(layer.size());
+        for (const auto &layer : server_held) used += static_cast<int>(layer.size());
         std::set<std::tuple<double, int, int>> missing;
-        for (int l = 0; l < of.layers(); ++l)
-            for (int e = 0; e < of.experts(); ++e)
-                if (of.f(n, l, e) > 0 && own[static_cast<size_t>(l)].count(e) == 0)
-                    missing.insert({-of.f(n, l, e), l, e});
+        for (int l = 0; l < instance.layers(); ++l)
+            for (int e = 0; e < instance.experts(); ++e)
+                if (instance.f(n, l, e) > 0 && server_held[static_cast<size_t>(l)].count(e) == 0)
+                    missing.insert({-instance.f(n, l, e), l, e});
         for (const auto &[f, l, e] : missing)
-            if (used < of.slots[static_cast<size_t>(n)]) {
-                own[static_cast<size_t>(l)].insert(e);
+            if (used < instance.slots[static_cast<size_t>(n)]) {
+                server_held[static_cast<size_t>(l)].insert(e);
                 ++used;
             }
     }
 }
 
-inline double naive_remote(const prism_instance &of, const held_table &held) {
+inline double naive_remote(const prism_instance &instance, const held_table &held) {
     double sum = 0;
-    for (int n = 0; n < of.servers(); ++n)
-        for (int l = 0; l < of.layers(); ++l)
-            for (int e = 0; e < of.experts(); ++e)
+    for (int n = 0; n < instance.servers(); ++n)
+        for (int l = 0; l < instance.layers(); ++l)
+            for (int e = 0; e < instance.experts(); ++e)
                 if (held[static_cast<size_t>(n)][static_cast<size_t>(l)].count(e) == 0)
-                    sum += of.f(n, l, e);
+                    sum += instance.f(n, l, e);
     return sum;
 }
 

@@ -25,8 +25,9 @@ struct history {
         std::vector<double> scores(experts, 0);
         for (size_t token = 0; token < step.scores.size(); ++token)
             for (uint32_t expert = 0; expert < experts; ++expert) {
-                const auto &own = step.chosen[token];
-                if (chosen_only && std::find(own.begin(), own.end(), expert) == own.end()) continue;
+                const auto &chosen = step.chosen[token];
+                if (chosen_only && std::find(chosen.begin(), chosen.end(), expert) == chosen.end())
+                    continue;
                 const double score = static_cast<double>(step.scores[token][expert]);
                 scores[expert] = mean ? scores[expert] + score : std::max(scores[expert], score);
             }
@@ -36,11 +37,12 @@ struct history {
     }
     // Equation 3 with j the last step of the page's layer.
     double mean_score(uint32_t page) const {
-        const auto &all = steps[page / experts];
-        if (all.empty()) return 0;
-        const size_t count = std::min<size_t>(window + 1, all.size());
+        const auto &layer_steps = steps[page / experts];
+        if (layer_steps.empty()) return 0;
+        const size_t count = std::min<size_t>(window + 1, layer_steps.size());
         double sum = 0;
-        for (size_t i = all.size() - count; i < all.size(); ++i) sum += all[i][page % experts];
+        for (size_t i = layer_steps.size() - count; i < layer_steps.size(); ++i)
+            sum += layer_steps[i][page % experts];
         return sum / static_cast<double>(count);
     }
     std::vector<uint32_t> victims(const std::vector<uint32_t> &candidates, uint32_t count) const {
@@ -66,21 +68,21 @@ bool pinned(uint32_t state) { return (state & MOORAGE_STATE_PINNED) != 0; }
 // prefetch takes a slot, or the budget removes one.
 class host_in_miniature {
 public:
-    host_in_miniature(const variant &of, uint64_t seed) : of_(of), draw_(seed) {
+    host_in_miniature(const variant &tested, uint64_t seed) : tested_(tested), draw_(seed) {
         world_.layers = 1 + static_cast<uint32_t>(draw_() % 4);
         world_.experts = 4 + static_cast<uint32_t>(draw_() % 8);
         world_.top_k = 1 + static_cast<uint32_t>(draw_() % 3);
         world_.tokens_max = 8;
-        world_.shared = of.shared;
-        const uint32_t pages = world_.experts * (of.shared ? world_.layers : 1);
+        world_.shared = tested.shared;
+        const uint32_t pages = world_.experts * (tested.shared ? world_.layers : 1);
         world_.slots = 1 + static_cast<uint32_t>(draw_() % pages);
         world_.make();
-        told_ = {world_.experts, of.window, of.mean, {}};
-        told_.steps.resize(world_.layers);
+        expected_ = {world_.experts, tested.window, tested.mean, {}};
+        expected_.steps.resize(world_.layers);
         policy_.emplace_back(
-            "cache/score", of.chosen_only ? "score_chosen" : "score", world_,
-            std::map<std::string, std::string>{{"window", std::to_string(of.window)},
-                                               {"batch", of.mean ? "mean" : "max"}});
+            "cache/score", tested.chosen_only ? "score_chosen" : "score", world_,
+            std::map<std::string, std::string>{{"window", std::to_string(tested.window)},
+                                               {"batch", tested.mean ? "mean" : "max"}});
     }
     void run(uint32_t tokens) {
         for (uint32_t token = 0; token < tokens; ++token)
@@ -89,21 +91,22 @@ public:
     uint64_t victims = 0;
 
 private:
-    uint32_t pool(uint32_t page) const { return of_.shared ? 0 : page / world_.experts; }
-    std::vector<uint32_t> candidates(uint32_t from) const {
+    uint32_t pool(uint32_t page) const { return tested_.shared ? 0 : page / world_.experts; }
+    std::vector<uint32_t> candidates(uint32_t wanted_pool) const {
         std::vector<uint32_t> pages;
         for (uint32_t page = 0; page < world_.state.size(); ++page)
-            if (pool(page) == from && (world_.state[page] & MOORAGE_WHOLE) &&
+            if (pool(page) == wanted_pool && (world_.state[page] & MOORAGE_WHOLE) &&
                 !pinned(world_.state[page]) && !(world_.state[page] & MOORAGE_STATE_BUFFERED))
                 pages.push_back(page);
         return pages;
     }
-    std::vector<uint32_t> make_room(uint32_t from, uint32_t layer, uint32_t count, int32_t cause) {
-        const moorage_room room{sizeof(room), 0, from, layer, count, cause};
+    std::vector<uint32_t> make_room(uint32_t wanted_pool, uint32_t layer, uint32_t count,
+                                    int32_t cause) {
+        const moorage_room room{sizeof(room), 0, wanted_pool, layer, count, cause};
         std::vector<uint32_t> got(count);
         driven_policy &policy = policy_.front();
         got.resize(policy.cache->victims(policy.plugin, &room, got.data()));
-        const auto expected = told_.victims(candidates(from), count);
+        const auto expected = expected_.victims(candidates(wanted_pool), count);
         CHECK(got == expected);
         victims += expected.size();
         return expected;
@@ -114,39 +117,41 @@ private:
         policy_.front().cache->on_evict(policy_.front().plugin, page, cause);
     }
     void load(uint32_t page, int32_t cause) {
-        const uint32_t at = pool(page);
-        if (world_.used[at] == world_.slots_of[at]) {
-            const auto going = make_room(at, page / world_.experts, 1, cause);
+        const uint32_t pool_index = pool(page);
+        if (world_.used[pool_index] == world_.slots_of[pool_index]) {
+            const auto going = make_room(pool_index, page / world_.experts, 1, cause);
             if (going.empty()) return;
             evict(going[0], cause);
         }
-        ++world_.used[at];
+        ++world_.used[pool_index];
         world_.state[page] |= MOORAGE_WHOLE;
         policy_.front().cache->on_load(policy_.front().plugin, page, MOORAGE_WHOLE, cause);
     }
     void step(uint32_t layer) {
-        drawn_step of;
-        of.layer = layer;
-        of.index = index_++;
-        of.experts = world_.experts;
-        of.top_k = world_.top_k;
-        for (uint64_t tokens = of_.tokens == 1 ? 1 : uint64_t{1} << draw_() % 3; tokens > 0;
+        drawn_step drawn;
+        drawn.layer = layer;
+        drawn.index = index_++;
+        drawn.experts = world_.experts;
+        drawn.top_k = world_.top_k;
+        for (uint64_t tokens = tested_.tokens == 1 ? 1 : uint64_t{1} << draw_() % 3; tokens > 0;
              --tokens) {
-            of.scores.push_back(draw_scores(draw_, world_.experts, of_.grid));
-            of.chosen.push_back(ranking(of.scores.back()));
-            of.chosen.back().resize(world_.top_k);
+            drawn.scores.push_back(draw_scores(draw_, world_.experts, tested_.grid));
+            drawn.chosen.push_back(ranking(drawn.scores.back()));
+            drawn.chosen.back().resize(world_.top_k);
         }
         std::set<uint32_t> asked;
-        for (const auto &own : of.chosen)
-            for (const uint32_t expert : own) asked.insert(layer * world_.experts + expert);
+        for (const auto &token_experts : drawn.chosen)
+            for (const uint32_t expert : token_experts)
+                asked.insert(layer * world_.experts + expert);
         for (const uint32_t page : asked) world_.state[page] |= MOORAGE_STATE_PINNED;
         driven_policy &policy = policy_.front();
-        policy.observer->observe(policy.plugin, &of.table());
-        told_.add(of, of_.chosen_only);
-        const uint32_t at = pool(layer * world_.experts);
+        policy.observer->observe(policy.plugin, &drawn.table());
+        expected_.add(drawn, tested_.chosen_only);
+        const uint32_t pool_index = pool(layer * world_.experts);
         // Sometimes several at once, which then do not all go.
-        if (draw_() % 4 == 0 && world_.slots_of[at] > 0)
-            make_room(at, layer, 1 + static_cast<uint32_t>(draw_() % world_.slots_of[at]),
+        if (draw_() % 4 == 0 && world_.slots_of[pool_index] > 0)
+            make_room(pool_index, layer,
+                      1 + static_cast<uint32_t>(draw_() % world_.slots_of[pool_index]),
                       MOORAGE_DEMAND);
         for (const uint32_t page : asked)
             if ((world_.state[page] & MOORAGE_WHOLE) == 0) load(page, MOORAGE_DEMAND);
@@ -161,16 +166,16 @@ private:
             world_.state[waiting] = MOORAGE_WHOLE | int{MOORAGE_STATE_BUFFERED};
         else if (world_.state[waiting] & MOORAGE_STATE_BUFFERED)
             world_.state[waiting] = 0;
-        const auto other = static_cast<uint32_t>(draw_() % world_.state.size());
-        if (draw_() % 16 == 0 && (world_.state[other] & MOORAGE_STATE_BUFFERED) == 0 &&
-            (world_.state[other] & MOORAGE_WHOLE))
-            evict(other, MOORAGE_BUDGET);
+        const auto removed = static_cast<uint32_t>(draw_() % world_.state.size());
+        if (draw_() % 16 == 0 && (world_.state[removed] & MOORAGE_STATE_BUFFERED) == 0 &&
+            (world_.state[removed] & MOORAGE_WHOLE))
+            evict(removed, MOORAGE_BUDGET);
     }
 
-    const variant of_;
+    const variant tested_;
     std::mt19937_64 draw_;
     policy_world world_;
-    history told_{};
+    history expected_{};
     std::deque<driven_policy> policy_;
     uint64_t index_ = 0;
 };

@@ -19,24 +19,24 @@ class slim_bound {
 public:
     // Requires: K = 1 throughout, at most 6 servers of one device.
     explicit slim_bound(const placement_scene &scene)
-        : scene_(scene), sets_(1u << scene.servers), saved_(size_t{scene.count()} * sets_) {
+        : scene_(scene), sets_(1u << scene.servers), saved_(size_t{scene.expert_count()} * sets_) {
         const slim_reference reference(scene);
-        double all = 0;
-        for (const double tokens : scene.home_tokens_per_s) all += tokens;
+        double total = 0;
+        for (const double tokens : scene.home_tokens_per_s) total += tokens;
         for (uint32_t set = 0; set < sets_; ++set) {
             slim_placement placed = reference.empty();
             for (uint32_t n = 0; n < scene.servers; ++n)
-                if ((set >> n & 1) != 0) placed[n].assign(scene.count(), n);
+                if ((set >> n & 1) != 0) placed[n].assign(scene.expert_count(), n);
             for (uint32_t h = 0; h < scene.homes; ++h) {
                 for (uint64_t c = scene.home_first_call[h]; c < scene.home_first_call[h + 1]; ++c) {
                     const uint32_t x = scene.group_experts[scene.group_first[scene.call_group[c]]];
-                    saved_[size_t{x} * sets_ + set] -= scene.home_tokens_per_s[h] / all *
+                    saved_[size_t{x} * sets_ + set] -= scene.home_tokens_per_s[h] / total *
                                                        scene.call_share[c] *
                                                        reference.layer_s(h, {x}, placed);
                 }
             }
         }
-        for (uint32_t x = 0; x < scene.count(); ++x) {
+        for (uint32_t x = 0; x < scene.expert_count(); ++x) {
             bytes_.push_back(static_cast<double>(scene.expert_bytes[reference.model_of(x)]));
             for (uint32_t set = sets_; set-- > 0;)
                 saved_[size_t{x} * sets_ + set] -= saved_[size_t{x} * sets_];
@@ -78,7 +78,7 @@ private:
             for (uint32_t n = 0; n < scene_.servers; ++n)
                 if ((set >> n & 1) != 0) cost[set] += price[n];
         std::fill(used.begin(), used.end(), 0.0);
-        for (uint32_t x = 0; x < scene_.count(); ++x) {
+        for (uint32_t x = 0; x < scene_.expert_count(); ++x) {
             uint32_t chosen = 0;
             double most = 0;
             for (uint32_t set = 1; set < sets_; ++set) {

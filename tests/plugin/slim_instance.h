@@ -44,9 +44,9 @@ struct slim_setting {
 inline slim_setting slim_full() {
     slim_setting setting;
     for (int copy = 0; copy < 3; ++copy)
-        for (const slim_model &of : {switch_base_8, switch_base_16, switch_base_32, llava_stablelm,
-                                     llava_qwen, llava_phi2})
-            if (copy < 2 || of.top_k == 1) setting.models.push_back(of);
+        for (const slim_model &model : {switch_base_8, switch_base_16, switch_base_32,
+                                        llava_stablelm, llava_qwen, llava_phi2})
+            if (copy < 2 || model.top_k == 1) setting.models.push_back(model);
     for (int copy = 0; copy < 3; ++copy) setting.models.push_back(llama_moe_4_16);
     return setting;
 }
@@ -54,8 +54,8 @@ inline slim_setting slim_full() {
 inline slim_setting slim_switch() {
     slim_setting setting;
     for (int copy = 0; copy < 5; ++copy)
-        for (const slim_model &of : {switch_base_8, switch_base_16, switch_base_32})
-            setting.models.push_back(of);
+        for (const slim_model &model : {switch_base_8, switch_base_16, switch_base_32})
+            setting.models.push_back(model);
     return setting;
 }
 
@@ -64,8 +64,9 @@ public:
     explicit slim_instance(const slim_setting &setting)
         : setting_(setting), generator_(setting.seed) {
         scene.flags = MOORAGE_CALLS_SERIAL | MOORAGE_RETURNS_EACH;
-        for (const slim_model &of : setting.models)
-            scene.add_model(of.layers, of.experts, of.top_k, of.expert_bytes, of.hidden_bytes);
+        for (const slim_model &model : setting.models)
+            scene.add_model(model.layers, model.experts, model.top_k, model.expert_bytes,
+                            model.hidden_bytes);
         place_servers();
         std::vector<uint32_t> set_of_user;
         for (uint32_t u = 0; u < setting.users; ++u) set_of_user.push_back(u % 2), add_user();
@@ -82,7 +83,7 @@ private:
     };
     // The same on every platform, which std::uniform_real_distribution is not.
     double uniform() { return static_cast<double>(generator_() >> 11) * 0x1p-53; }
-    point strewn() { return {1000 * uniform(), 1000 * uniform()}; }
+    point random_position() { return {1000 * uniform(), 1000 * uniform()}; }
     // Bytes per second, Eq. (3).
     static double rate(point a, point b, double hertz, double watts) {
         const double metres = std::max(1.0, std::hypot(a.x - b.x, a.y - b.y));
@@ -91,13 +92,13 @@ private:
     }
     // Time of one expert for one token with a share of 1 / experts of `flops`. Each weight takes
     // two operations.
-    static double call_s(const slim_model &of, double flops) {
-        return static_cast<double>(of.expert_bytes) * of.experts / flops;
+    static double call_s(const slim_model &model, double flops) {
+        return static_cast<double>(model.expert_bytes) * model.experts / flops;
     }
 
     void place_servers() {
         for (uint32_t n = 0; n < setting_.servers; ++n) {
-            servers_.push_back(strewn());
+            servers_.push_back(random_position());
             scene.add_device(scene.add_server(), setting_.server_bytes);
             for (uint32_t m = 0; m < scene.models(); ++m)
                 scene.device_call_s[size_t{n} * scene.models() + m] =
@@ -105,22 +106,22 @@ private:
         }
         for (uint32_t a = 0; a < setting_.servers; ++a)
             for (uint32_t b = 0; b < a; ++b)
-                scene.link(a, b, rate(servers_[a], servers_[b], 100e6, 6.3096));
-        scene.cloud(infinite, 0.01, 0);
+                scene.add_link(a, b, rate(servers_[a], servers_[b], 100e6, 6.3096));
+        scene.add_cloud(infinite, 0.01, 0);
         for (uint32_t m = 0; m < scene.models(); ++m)
             scene.cloud_call_s[m] = call_s(setting_.models[m], 312e12);
     }
     void add_user() {
-        const point at = strewn();
+        const point position = random_position();
         uint32_t nearest = 0;
         double least = infinite;
         for (uint32_t n = 0; n < setting_.servers; ++n) {
-            const double there =
-                1 / rate(at, servers_[n], 5e6, 0.01) + 1 / rate(at, servers_[n], 5e6, 6.3096);
-            if (there < least) least = there, nearest = n;
+            const double message_s = 1 / rate(position, servers_[n], 5e6, 0.01) +
+                                     1 / rate(position, servers_[n], 5e6, 6.3096);
+            if (message_s < least) least = message_s, nearest = n;
         }
-        const uint32_t u = scene.add_home(nearest, 1, rate(at, servers_[nearest], 5e6, 0.01),
-                                          rate(at, servers_[nearest], 5e6, 6.3096));
+        const uint32_t u = scene.add_home(nearest, 1, rate(position, servers_[nearest], 5e6, 0.01),
+                                          rate(position, servers_[nearest], 5e6, 6.3096));
         for (uint32_t m = 0; m < scene.models(); ++m)
             scene.home_call_s[size_t{u} * scene.models() + m] = call_s(setting_.models[m], 50e12);
         std::vector<uint32_t> wanted(scene.models());
@@ -138,7 +139,7 @@ private:
     // Experts of every layer, most popular first, for each data set.
     void draw_ranks() {
         for (auto &ranks : ranks_) {
-            ranks.resize(scene.count());
+            ranks.resize(scene.expert_count());
             std::iota(ranks.begin(), ranks.end(), 0u);
             for (uint32_t m = 0; m < scene.models(); ++m)
                 for (uint32_t first = scene.first[m]; first < scene.first[m + 1];
@@ -166,9 +167,9 @@ private:
             for (uint32_t e = 0; e < scene.experts[m]; ++e)
                 weight.push_back(std::pow(e + 1.0, -setting_.expert_zipf));
             for (uint32_t k = 0; k < scene.top_k[m]; ++k) {
-                double at = uniform() * std::accumulate(weight.begin(), weight.end(), 0.0);
+                double remaining = uniform() * std::accumulate(weight.begin(), weight.end(), 0.0);
                 uint32_t e = 0;
-                while (e + 1 < weight.size() && at >= weight[e]) at -= weight[e++];
+                while (e + 1 < weight.size() && remaining >= weight[e]) remaining -= weight[e++];
                 while (weight[e] == 0) --e;
                 chosen.push_back(ranks[e]), weight[e] = 0;
             }
@@ -183,15 +184,15 @@ private:
         }
     }
     void hold_favourites() {
-        std::vector<uint32_t> order(scene.count());
+        std::vector<uint32_t> order(scene.expert_count());
         for (uint32_t u = 0; u < scene.homes; ++u) {
-            const double *frequency = scene.frequency.data() + size_t{u} * scene.count();
+            const double *frequency = scene.frequency.data() + size_t{u} * scene.expert_count();
             std::iota(order.begin(), order.end(), 0u);
             std::stable_sort(order.begin(), order.end(), [frequency](uint32_t a, uint32_t b) {
                 return frequency[a] > frequency[b];
             });
-            for (uint32_t i = 0; i < setting_.local_experts && i < scene.count(); ++i)
-                if (frequency[order[i]] > 0) scene.hold(u, order[i]);
+            for (uint32_t i = 0; i < setting_.local_experts && i < scene.expert_count(); ++i)
+                if (frequency[order[i]] > 0) scene.add_held_expert(u, order[i]);
         }
     }
 

@@ -22,13 +22,13 @@ public:
         program_ = glp_create_prob();
         glp_set_obj_dir(program_, GLP_MIN);
         rows_.emplace_back(), columns_.emplace_back(), values_.emplace_back();
-        copies();
-        double all = 0;
-        for (const double tokens : scene.home_tokens_per_s) all += tokens;
+        add_copies();
+        double total = 0;
+        for (const double tokens : scene.home_tokens_per_s) total += tokens;
         for (uint32_t h = 0; h < scene.homes; ++h)
             for (uint64_t c = scene.home_first_call[h]; c < scene.home_first_call[h + 1]; ++c)
-                call(h, scene.call_group[c],
-                     scene.call_share[c] * scene.home_tokens_per_s[h] / all);
+                add_call(h, scene.call_group[c],
+                         scene.call_share[c] * scene.home_tokens_per_s[h] / total);
         glp_load_matrix(program_, static_cast<int>(rows_.size()) - 1, rows_.data(), columns_.data(),
                         values_.data());
     }
@@ -37,43 +37,43 @@ public:
 
     // Seconds a token: of the linear relaxation, then of the integer optimum.
     double relaxed_s() {
-        glp_smcp how;
-        glp_init_smcp(&how);
-        REQUIRE(glp_simplex(program_, &how) == 0);
+        glp_smcp glpk_options;
+        glp_init_smcp(&glpk_options);
+        REQUIRE(glp_simplex(program_, &glpk_options) == 0);
         REQUIRE(glp_get_status(program_) == GLP_OPT);
         return glp_get_obj_val(program_);
     }
     double optimum_s() {
-        glp_iocp how;
-        glp_init_iocp(&how);
-        how.presolve = GLP_ON;
-        how.tm_lim = 120'000;  // then not optimal, and the test fails instead of staying
-        REQUIRE(glp_intopt(program_, &how) == 0);
+        glp_iocp glpk_options;
+        glp_init_iocp(&glpk_options);
+        glpk_options.presolve = GLP_ON;
+        glpk_options.tm_lim = 120'000;  // then not optimal, and the test fails instead of staying
+        REQUIRE(glp_intopt(program_, &glpk_options) == 0);
         REQUIRE(glp_mip_status(program_) == GLP_OPT);
         return glp_mip_obj_val(program_);
     }
 
 private:
     int copy_column(uint32_t server, uint32_t expert) const {
-        return static_cast<int>(server * scene_.count() + expert) + 1;
+        return static_cast<int>(server * scene_.expert_count() + expert) + 1;
     }
-    void enter(int row, int column, double value) {
+    void add_coefficient(int row, int column, double value) {
         rows_.push_back(row), columns_.push_back(column), values_.push_back(value);
     }
-    void copies() {
-        glp_add_cols(program_, static_cast<int>(scene_.servers * scene_.count()));
+    void add_copies() {
+        glp_add_cols(program_, static_cast<int>(scene_.servers * scene_.expert_count()));
         for (uint32_t n = 0; n < scene_.servers; ++n) {
             const int row = glp_add_rows(program_, 1);
             glp_set_row_bnds(program_, row, GLP_UP, 0, static_cast<double>(scene_.device_bytes[n]));
-            for (uint32_t x = 0; x < scene_.count(); ++x) {
+            for (uint32_t x = 0; x < scene_.expert_count(); ++x) {
                 glp_set_col_kind(program_, copy_column(n, x), GLP_BV);
-                enter(row, copy_column(n, x),
-                      static_cast<double>(scene_.expert_bytes[reference_.model_of(x)]));
+                add_coefficient(row, copy_column(n, x),
+                                static_cast<double>(scene_.expert_bytes[reference_.model_of(x)]));
             }
         }
     }
     // One column for every way to serve it, the cloud being the server after the last.
-    void call(uint32_t home, uint32_t group, double weight) {
+    void add_call(uint32_t home, uint32_t group, double weight) {
         const std::vector<uint32_t> chosen(
             scene_.group_experts.begin() + static_cast<ptrdiff_t>(scene_.group_first[group]),
             scene_.group_experts.begin() + static_cast<ptrdiff_t>(scene_.group_first[group + 1]));
@@ -84,24 +84,25 @@ private:
             for (uint32_t n = 0; n < scene_.servers; ++n) {
                 const int row = needs + static_cast<int>(i * scene_.servers + n);
                 glp_set_row_bnds(program_, row, GLP_UP, 0, 0);
-                enter(row, copy_column(n, chosen[i]), -1);
+                add_coefficient(row, copy_column(n, chosen[i]), -1);
             }
         }
-        std::vector<uint32_t> by(chosen.size(), 0);
+        std::vector<uint32_t> holders(chosen.size(), 0);
         while (true) {
             slim_placement placed = reference_.empty();
             const int column = glp_add_cols(program_, 1);
             glp_set_col_bnds(program_, column, GLP_LO, 0, 0);
-            enter(once, column, 1);
+            add_coefficient(once, column, 1);
             for (uint32_t i = 0; i < chosen.size(); ++i) {
-                if (by[i] == scene_.servers) continue;
-                placed[by[i]][chosen[i]] = by[i];
-                enter(needs + static_cast<int>(i * scene_.servers + by[i]), column, 1);
+                if (holders[i] == scene_.servers) continue;
+                placed[holders[i]][chosen[i]] = holders[i];
+                add_coefficient(needs + static_cast<int>(i * scene_.servers + holders[i]), column,
+                                1);
             }
             glp_set_obj_coef(program_, column, weight * reference_.layer_s(home, chosen, placed));
             size_t i = 0;
-            while (i < by.size() && ++by[i] > scene_.servers) by[i++] = 0;
-            if (i == by.size()) return;
+            while (i < holders.size() && ++holders[i] > scene_.servers) holders[i++] = 0;
+            if (i == holders.size()) return;
         }
     }
 
@@ -133,9 +134,9 @@ TEST_CASE("the program is the problem: brute force finds the same optimum") {
         for (uint32_t plan = 0; plan < 256; ++plan) {
             slim_placement placed = reference.empty();
             uint64_t used[2] = {0, 0};
-            for (uint32_t at = 0; at < 8; ++at) {
-                if ((plan >> at & 1) == 0) continue;
-                placed[at / 4][at % 4] = at / 4, used[at / 4] += scene.expert_bytes[0];
+            for (uint32_t place = 0; place < 8; ++place) {
+                if ((plan >> place & 1) == 0) continue;
+                placed[place / 4][place % 4] = place / 4, used[place / 4] += scene.expert_bytes[0];
             }
             if (used[0] <= scene.device_bytes[0] && used[1] <= scene.device_bytes[1])
                 least = std::min(least, reference.token_s(placed));

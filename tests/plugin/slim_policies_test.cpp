@@ -40,7 +40,7 @@ std::vector<moorage_copy> plain_greedy(placement_scene &scene) {
     while (true) {
         moorage_copy best{MOORAGE_NONE, 0};
         double most = 0;
-        for (uint32_t x = 0; x < scene.count(); ++x) {
+        for (uint32_t x = 0; x < scene.expert_count(); ++x) {
             for (uint32_t n = 0; n < scene.servers; ++n) {
                 uint32_t device = MOORAGE_NONE;
                 for (uint32_t d = 0; d < scene.devices(); ++d)
@@ -62,7 +62,7 @@ std::vector<moorage_copy> plain_greedy(placement_scene &scene) {
 // The largest F over every placement that fits; every plan a bit for each (expert, server).
 double best_saved_s(placement_scene &scene) {
     const slim_reference reference(scene);
-    const uint32_t places = scene.count() * scene.servers;
+    const uint32_t places = scene.expert_count() * scene.servers;
     REQUIRE(places <= 16);
     REQUIRE(scene.devices() == scene.servers);
     double best = 0;
@@ -70,9 +70,9 @@ double best_saved_s(placement_scene &scene) {
         slim_placement placed = reference.empty();
         std::vector<uint64_t> used(scene.servers);
         bool fits = true;
-        for (uint32_t at = 0; at < places && fits; ++at) {
-            if ((plan >> at & 1) == 0) continue;
-            const uint32_t n = at / scene.count(), x = at % scene.count();
+        for (uint32_t place = 0; place < places && fits; ++place) {
+            if ((plan >> place & 1) == 0) continue;
+            const uint32_t n = place / scene.expert_count(), x = place % scene.expert_count();
             placed[n][x] = n;
             used[n] += scene.expert_bytes[reference.model_of(x)];
             fits = used[n] <= scene.device_bytes[n];
@@ -96,13 +96,15 @@ TEST_CASE("slim_greedy is plain greedy, where gains fall and where they rise") {
         shape.equal_sizes = seed % 2 == 0, shape.messages_dominate = seed % 5 != 0;
         shape.flags = static_cast<uint32_t>(seed / 2 % 4);
         placement_scene scene = random_scene(shape, seed);
-        const std::vector<moorage_copy> made = greedy.plan(scene);
-        CHECK(plan_fault(scene, made) == "");
-        CHECK(same(made, plain_greedy(scene)));
+        const std::vector<moorage_copy> plan = greedy.plan(scene);
+        CHECK(plan_fault(scene, plan) == "");
+        CHECK(same(plan, plain_greedy(scene)));
         const slim_reference reference(scene);
         const std::map<std::string, double> facts = greedy.facts();
-        CHECK(facts.at("objective_s") == doctest::Approx(reference.token_s(reference.of(made))));
-        CHECK(facts.at("saved_s") == doctest::Approx(reference.saved_s(reference.of(made))));
+        CHECK(facts.at("objective_s") ==
+              doctest::Approx(reference.token_s(reference.placement_of(plan))));
+        CHECK(facts.at("saved_s") ==
+              doctest::Approx(reference.saved_s(reference.placement_of(plan))));
     }
 }
 
@@ -113,7 +115,7 @@ TEST_CASE("a greedy pick raises the gain of what is chosen with it") {
     scene.flags = MOORAGE_CALLS_SERIAL | MOORAGE_RETURNS_EACH;
     scene.add_model(1, 4, 2, 10, 1000);
     scene.add_device(scene.add_server(), 20);
-    scene.cloud(1000, 0, 0);
+    scene.add_cloud(1000, 0, 0);
     scene.add_home(0), scene.add_call(0, {0, 1}, 0.45), scene.add_call(0, {2, 3}, 0.35);
     scene.add_call(0, {0, 2}, 0.2);
     placement_policy greedy("slim_greedy");
@@ -131,16 +133,16 @@ TEST_CASE("both knapsacks are the best of all subsets") {
         placement_scene scene = random_scene(shape, seed);
         const slim_reference reference(scene);
         std::vector<double> value;
-        for (uint32_t x = 0; x < scene.count(); ++x) {
+        for (uint32_t x = 0; x < scene.expert_count(); ++x) {
             slim_placement placed = reference.empty();
             placed[0][x] = 0;
             value.push_back(reference.saved_s(placed));
         }
         double best = 0;
-        for (uint32_t set = 0; set < 1u << scene.count(); ++set) {
+        for (uint32_t set = 0; set < 1u << scene.expert_count(); ++set) {
             double sum = 0;
             uint64_t bytes = 0;
-            for (uint32_t x = 0; x < scene.count(); ++x)
+            for (uint32_t x = 0; x < scene.expert_count(); ++x)
                 if ((set >> x & 1) != 0)
                     sum += value[x], bytes += scene.expert_bytes[reference.model_of(x)];
             if (bytes <= scene.device_bytes[0]) best = std::max(best, sum);
@@ -148,10 +150,10 @@ TEST_CASE("both knapsacks are the best of all subsets") {
         for (const char *name : {"slim_dp", "slim_maxconv"}) {
             CAPTURE(name);
             placement_policy policy(name);
-            const std::vector<moorage_copy> made = policy.plan(scene);
-            CHECK(plan_fault(scene, made) == "");
+            const std::vector<moorage_copy> plan = policy.plan(scene);
+            CHECK(plan_fault(scene, plan) == "");
             double sum = 0;
-            for (const moorage_copy &copy : made) sum += value[copy.expert];
+            for (const moorage_copy &copy : plan) sum += value[copy.expert];
             CHECK(sum == doctest::Approx(best).epsilon(1e-12));
             CHECK(policy.facts().at("first_knapsack_s") == doctest::Approx(best).epsilon(1e-12));
         }
@@ -185,8 +187,8 @@ TEST_CASE("a coarser unit rounds sizes up and still fits") {
     for (uint64_t &bytes : scene.device_bytes) bytes = 8000;
     for (const char *name : {"slim_dp", "slim_maxconv"}) {
         placement_policy coarse(name, {{"units_max", "64"}}), fine(name);
-        const std::vector<moorage_copy> made = coarse.plan(scene);
-        CHECK(plan_fault(scene, made) == "");
+        const std::vector<moorage_copy> plan = coarse.plan(scene);
+        CHECK(plan_fault(scene, plan) == "");
         CHECK(coarse.facts().at("guarantee") == 0);
         fine.plan(scene);
         CHECK(fine.facts().at("guarantee") == 0.5);
@@ -223,7 +225,7 @@ TEST_CASE("curvature is Definition 4, of a single server by hand") {
     scene.flags = MOORAGE_CALLS_SERIAL | MOORAGE_RETURNS_EACH;
     scene.add_model(1, 3, 2, 10, 1000);
     scene.add_device(scene.add_server(), 20, 0.25);
-    scene.cloud(1000, 4, 0.125);
+    scene.add_cloud(1000, 4, 0.125);
     scene.add_home(0), scene.add_call(0, {0, 1}, 0.5), scene.add_call(0, {1, 2}, 0.5);
     placement_policy policy("slim_maxconv");
     policy.plan(scene);
@@ -239,12 +241,13 @@ TEST_CASE("one expert a token: gains only fall; where messages dominate they nev
         shape.top_k = {1 + static_cast<uint32_t>(seed % 3)};
         placement_scene scene = random_scene(shape, seed);
         const slim_reference reference(scene);
-        const uint32_t places = scene.count() * scene.servers;
+        const uint32_t places = scene.expert_count() * scene.servers;
         std::vector<double> saved(size_t{1} << places);
         for (uint32_t plan = 0; plan < saved.size(); ++plan) {
             slim_placement placed = reference.empty();
-            for (uint32_t at = 0; at < places; ++at)
-                if ((plan >> at & 1) != 0) placed[at / scene.count()][at % scene.count()] = at / 3;
+            for (uint32_t place = 0; place < places; ++place)
+                if ((plan >> place & 1) != 0)
+                    placed[place / scene.expert_count()][place % scene.expert_count()] = place / 3;
             saved[plan] = reference.saved_s(placed);
         }
         for (uint32_t plan = 0; plan < saved.size(); ++plan)
@@ -264,7 +267,7 @@ TEST_CASE("with different sizes the ratio rule can take 2 where 18 was to be had
     scene.flags = MOORAGE_CALLS_SERIAL | MOORAGE_RETURNS_EACH;
     scene.add_model(1, 1, 1, 1, 1000), scene.add_model(1, 1, 1, 10, 1000);
     scene.add_device(scene.add_server(), 10);
-    scene.cloud(1000, 9, 0);  // 20 s there and back
+    scene.add_cloud(1000, 9, 0);  // 20 s there and back
     scene.add_home(0), scene.home_model = {0.1, 0.9};
     scene.add_call(0, {0}, 0.1), scene.add_call(0, {1}, 0.9);
     placement_policy greedy("slim_greedy"), knapsack("slim_maxconv");
@@ -284,7 +287,7 @@ TEST_CASE("a copy that raises the latency is not made") {
     scene.flags = MOORAGE_CALLS_SERIAL | MOORAGE_RETURNS_EACH;
     scene.add_model(1, 2, 2, 10, 1000);
     scene.add_device(scene.add_server(), 10, 3), scene.add_device(scene.add_server(), 20, 3);
-    scene.link(0, 1, 1000), scene.cloud(1000, 100, 1);
+    scene.add_link(0, 1, 1000), scene.add_cloud(1000, 100, 1);
     scene.add_home(0), scene.add_call(0, {0, 1}, 1), scene.add_home(1),
         scene.add_call(1, {0, 1}, 1);
     scene.home_tokens_per_s = {1, 100};
@@ -297,7 +300,7 @@ TEST_CASE("baselines by hand") {
     scene.flags = MOORAGE_CALLS_SERIAL | MOORAGE_RETURNS_EACH;
     scene.add_model(2, 2, 1, 10, 1000), scene.add_model(1, 2, 1, 25, 1000);
     scene.add_device(scene.add_server(), 30, 0.5), scene.add_device(scene.add_server(), 45, 0.5);
-    scene.link(0, 1, 1000), scene.cloud(1000, 9, 0.25);
+    scene.add_link(0, 1, 1000), scene.add_cloud(1000, 9, 0.25);
     scene.add_home(0, 1, 500, 250), scene.add_home(0, 1, 500, 250), scene.add_home(1, 1, 500, 250);
     scene.home_model = {0.75, 0.25, 1, 0, 0.25, 0.75};
     const auto ask = [&](uint32_t h, std::vector<double> shares) {
@@ -306,7 +309,8 @@ TEST_CASE("baselines by hand") {
     };
     ask(0, {0.5, 0.25, 0.375, 0.375, 0.25, 0}), ask(1, {0.75, 0.25, 0.5, 0.5, 0, 0});
     ask(2, {0.125, 0.125, 0.25, 0, 0.5, 0.25});
-    scene.hold(0, 0), scene.hold(1, 0);  // so that server 0 is not asked for the favourite
+    scene.add_held_expert(0, 0),
+        scene.add_held_expert(1, 0);  // so that server 0 is not asked for the favourite
     placement_policy lfu("lfu"), layers("ushape");
     // Server 0: 2 and 3 (0.875 each), 1 (0.5); 4 does not fit. Server 1: 4 (25), then 2 and 0 (10).
     CHECK(same(lfu.plan(scene), {{2, 0}, {3, 0}, {1, 0}, {4, 1}, {2, 1}, {0, 1}}));
@@ -316,20 +320,21 @@ TEST_CASE("baselines by hand") {
     // Home 0 with model 0: up 2, layer 0 here or there, a hop each way, two layers, down 4. Model 1
     // in the cloud: 2 (9 + 1) + 0.25.
     const double chained = 2 + 4 + 2 + 2 * 0.5, clouded = 2 + 4 + 20 + 0.25;
-    const double here = 2 + 4 + 2 * 0.5;
+    const double resident = 2 + 4 + 2 * 0.5;
     CHECK(layers.facts().at("ushape_s") ==
           doctest::Approx(
-              (0.75 * chained + 0.25 * clouded + chained + 0.25 * here + 0.75 * clouded) / 3));
-    placement_policy one("random", {}, 7), again("random", {}, 7), other("random", {}, 8);
+              (0.75 * chained + 0.25 * clouded + chained + 0.25 * resident + 0.75 * clouded) / 3));
+    placement_policy first_seed("random", {}, 7), again("random", {}, 7),
+        second_seed("random", {}, 8);
     std::map<uint32_t, int> filled;
     bool differs = false;
     for (int trial = 0; trial < 20; ++trial) {
-        const std::vector<moorage_copy> made = one.plan(scene);
-        CHECK(plan_fault(scene, made) == "");
-        CHECK(same(made, again.plan(scene)));
-        differs = differs || !same(made, other.plan(scene));
-        for (const moorage_copy &copy : made) ++filled[copy.expert];
-        CHECK(made.size() >= 3);  // at least 1 + 2: in any order more fits
+        const std::vector<moorage_copy> plan = first_seed.plan(scene);
+        CHECK(plan_fault(scene, plan) == "");
+        CHECK(same(plan, again.plan(scene)));
+        differs = differs || !same(plan, second_seed.plan(scene));
+        for (const moorage_copy &copy : plan) ++filled[copy.expert];
+        CHECK(plan.size() >= 3);  // at least 1 + 2: in any order more fits
     }
     CHECK(differs);
     CHECK(filled.size() == 6);
@@ -346,8 +351,8 @@ TEST_CASE("without a cloud every expert has a copy or the plan is refused with t
         // Room for 8 copies of 6 experts: the baselines may fill up with copies of few.
         std::string refused;
         try {
-            const std::vector<moorage_copy> made = policy.plan(scene);
-            CHECK(plan_fault(scene, made) == "");
+            const std::vector<moorage_copy> plan = policy.plan(scene);
+            CHECK(plan_fault(scene, plan) == "");
         } catch (const std::runtime_error &error) {
             refused = error.what();
         }
@@ -362,7 +367,7 @@ TEST_CASE("demand without calls, tokens or experts is planned for all the same")
     placement_scene scene;
     scene.add_model(2, 4, 2, 10, 1000);
     scene.add_device(scene.add_server(), 40), scene.add_device(scene.add_server(), 40);
-    scene.link(0, 1, 1000), scene.cloud(1000, 9, 0);
+    scene.add_link(0, 1, 1000), scene.add_cloud(1000, 9, 0);
     scene.add_home(0, 0);
     for (const char *name : {"slim_greedy", "slim_dp", "slim_maxconv", "lfu", "random", "ushape"}) {
         CAPTURE(name);
@@ -374,9 +379,9 @@ TEST_CASE("demand without calls, tokens or experts is planned for all the same")
     for (const char *name : {"slim_greedy", "slim_dp", "slim_maxconv", "lfu"}) {
         CAPTURE(name);
         placement_policy policy(name);
-        const std::vector<moorage_copy> made = policy.plan(scene);
-        CHECK(plan_fault(scene, made) == "");
-        CHECK(made.size() >= 4);
+        const std::vector<moorage_copy> plan = policy.plan(scene);
+        CHECK(plan_fault(scene, plan) == "");
+        CHECK(plan.size() >= 4);
         CHECK(policy.facts().at("saved_s") > 0);
     }
 }

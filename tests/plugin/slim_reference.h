@@ -22,26 +22,28 @@ public:
     explicit slim_reference(const placement_scene &scene) : scene_(scene) {}
 
     slim_placement empty() const {
-        return slim_placement(scene_.servers, std::vector<uint32_t>(scene_.count(), MOORAGE_NONE));
+        return slim_placement(scene_.servers,
+                              std::vector<uint32_t>(scene_.expert_count(), MOORAGE_NONE));
     }
-    slim_placement of(const std::vector<moorage_copy> &copies) const {
+    slim_placement placement_of(const std::vector<moorage_copy> &copies) const {
         slim_placement placed = empty();
         for (const moorage_copy &copy : copies) {
-            uint32_t &at = placed[scene_.device_server[copy.device]][copy.expert];
+            uint32_t &device = placed[scene_.device_server[copy.device]][copy.expert];
             const uint32_t m = model_of(copy.expert);
-            if (at == MOORAGE_NONE || call_s(copy.device, m) < call_s(at, m)) at = copy.device;
+            if (device == MOORAGE_NONE || call_s(copy.device, m) < call_s(device, m))
+                device = copy.device;
         }
         return placed;
     }
 
     // Eq. 14 and 17 without T_max: seconds of a token, mean over homes by their tokens.
     double token_s(const slim_placement &placed) const {
-        double sum = 0, all = 0;
+        double sum = 0, total = 0;
         for (uint32_t h = 0; h < scene_.homes; ++h) {
             sum += scene_.home_tokens_per_s[h] * home_s(h, placed);
-            all += scene_.home_tokens_per_s[h];
+            total += scene_.home_tokens_per_s[h];
         }
-        return sum / all;
+        return sum / total;
     }
     double saved_s(const slim_placement &placed) const {
         return token_s(empty()) - token_s(placed);
@@ -63,27 +65,28 @@ public:
     double layer_s(uint32_t home, const std::vector<uint32_t> &chosen,
                    const slim_placement &placed) const {
         const uint32_t m = model_of(chosen[0]), near = scene_.home_server[home];
-        const bool each = (scene_.flags & MOORAGE_RETURNS_EACH) != 0;
-        std::vector<uint32_t> missing, here, others, cloud;
+        const bool returns_each = (scene_.flags & MOORAGE_RETURNS_EACH) != 0;
+        std::vector<uint32_t> missing, resident, others, cloud;
         for (const uint32_t x : chosen)
             if (scene_.home_holds.empty() ||
-                scene_.home_holds[size_t{home} * scene_.count() + x] == 0)
+                scene_.home_holds[size_t{home} * scene_.expert_count() + x] == 0)
                 missing.push_back(x);
         if (missing.empty()) return scene_.home_call_s[size_t{home} * scene_.models() + m];
         for (const uint32_t x : missing) {
             bool elsewhere = false;
             for (uint32_t n = 0; n < scene_.servers; ++n)
                 elsewhere = elsewhere || (placed[n][x] != MOORAGE_NONE && linked(near, n));
-            (placed[near][x] != MOORAGE_NONE ? here : elsewhere ? others : cloud).push_back(x);
+            (placed[near][x] != MOORAGE_NONE ? resident : elsewhere ? others : cloud).push_back(x);
         }
         const auto bits = static_cast<double>(scene_.hidden_bytes[m]);
         double base = bits / scene_.home_up[home];
-        base += (each ? static_cast<double>(missing.size()) : 1) * bits / scene_.home_down[home];
-        double nearby = here.empty() ? 0 : compute_s(near, here, placed);
+        base += (returns_each ? static_cast<double>(missing.size()) : 1) * bits /
+                scene_.home_down[home];
+        double nearby = resident.empty() ? 0 : compute_s(near, resident, placed);
         double far = 0;
         if (!cloud.empty())
             far = bits / scene_.cloud_up[near] + scene_.cloud_s[near] + scene_.cloud_call_s[m] +
-                  (each ? static_cast<double>(cloud.size()) : 1) *
+                  (returns_each ? static_cast<double>(cloud.size()) : 1) *
                       (bits / scene_.cloud_down[near] + scene_.cloud_s[near]);
         const double between = others.empty() ? 0 : others_s(near, others, placed);
         if ((scene_.flags & MOORAGE_CALLS_SERIAL) != 0) return base + nearby + between + far;
@@ -104,10 +107,10 @@ private:
         return a == b || (scene_.link_rate[size_t{a} * scene_.servers + b] > 0 &&
                           scene_.link_rate[size_t{b} * scene_.servers + a] > 0);
     }
-    double message_s(uint32_t from, uint32_t to, uint32_t m) const {
-        const size_t at = size_t{from} * scene_.servers + to;
-        return scene_.link_s[at] +
-               static_cast<double>(scene_.hidden_bytes[m]) / scene_.link_rate[at];
+    double message_s(uint32_t source, uint32_t target, uint32_t m) const {
+        const size_t pair = size_t{source} * scene_.servers + target;
+        return scene_.link_s[pair] +
+               static_cast<double>(scene_.hidden_bytes[m]) / scene_.link_rate[pair];
     }
     double compute_s(uint32_t n, const std::vector<uint32_t> &served,
                      const slim_placement &placed) const {
@@ -124,32 +127,32 @@ private:
     double others_s(uint32_t near, const std::vector<uint32_t> &sought,
                     const slim_placement &placed) const {
         const uint32_t m = model_of(sought[0]);
-        const bool each = (scene_.flags & MOORAGE_RETURNS_EACH) != 0;
+        const bool returns_each = (scene_.flags & MOORAGE_RETURNS_EACH) != 0;
         double best = std::numeric_limits<double>::infinity();
-        std::vector<uint32_t> by(sought.size(), 0);
+        std::vector<uint32_t> holders(sought.size(), 0);
         while (true) {
             bool possible = true;
             for (size_t i = 0; i < sought.size(); ++i)
-                possible =
-                    possible && placed[by[i]][sought[i]] != MOORAGE_NONE && linked(near, by[i]);
+                possible = possible && placed[holders[i]][sought[i]] != MOORAGE_NONE &&
+                           linked(near, holders[i]);
             if (possible) {
                 double total = 0;
                 for (uint32_t n = 0; n < scene_.servers; ++n) {
                     std::vector<uint32_t> served;
                     for (size_t i = 0; i < sought.size(); ++i)
-                        if (by[i] == n) served.push_back(sought[i]);
+                        if (holders[i] == n) served.push_back(sought[i]);
                     if (served.empty()) continue;
-                    const double part =
-                        message_s(near, n, m) + compute_s(n, served, placed) +
-                        (each ? static_cast<double>(served.size()) : 1) * message_s(n, near, m);
+                    const double part = message_s(near, n, m) + compute_s(n, served, placed) +
+                                        (returns_each ? static_cast<double>(served.size()) : 1) *
+                                            message_s(n, near, m);
                     total = (scene_.flags & MOORAGE_CALLS_SERIAL) != 0 ? total + part
                                                                        : std::max(total, part);
                 }
                 best = std::min(best, total);
             }
             size_t i = 0;
-            while (i < by.size() && ++by[i] == scene_.servers) by[i++] = 0;
-            if (i == by.size()) return best;
+            while (i < holders.size() && ++holders[i] == scene_.servers) holders[i++] = 0;
+            if (i == holders.size()) return best;
         }
     }
 
@@ -172,8 +175,8 @@ struct scene_shape {
 // arguments, and every compiler must test the same scenes.
 inline placement_scene random_scene(const scene_shape &shape, uint64_t seed) {
     std::mt19937_64 generator(seed);
-    const auto uniform = [&](double from, double to) {
-        return from + (to - from) * static_cast<double>(generator() >> 11) * 0x1p-53;
+    const auto uniform = [&](double low, double high) {
+        return low + (high - low) * static_cast<double>(generator() >> 11) * 0x1p-53;
     };
     placement_scene scene;
     scene.flags = shape.flags;
@@ -191,10 +194,11 @@ inline placement_scene random_scene(const scene_shape &shape, uint64_t seed) {
         for (uint32_t b = 0; b < a; ++b)
             if (uniform(0, 1) < shape.linked) {
                 const double base_s = uniform(0.1, 0.5);
-                scene.link(a, b, 1000 / uniform(0.5, 2), base_s);
+                scene.add_link(a, b, 1000 / uniform(0.5, 2), base_s);
             }
     const double cloud_call_s = uniform(0, 0.1);
-    scene.cloud(infinite, shape.messages_dominate ? uniform(6, 9) : uniform(0.5, 9), cloud_call_s);
+    scene.add_cloud(infinite, shape.messages_dominate ? uniform(6, 9) : uniform(0.5, 9),
+                    cloud_call_s);
     for (uint32_t h = 0; h < shape.homes; ++h) {
         const double base_s = uniform(0, 0.5);
         const double down = 1000 / uniform(1, 3), up = 1000 / uniform(1, 3);
@@ -207,18 +211,18 @@ inline placement_scene random_scene(const scene_shape &shape, uint64_t seed) {
             scene.home_model[size_t{h} * scene.models() + m] = 1.0 / scene.models();
             for (uint32_t l = 0; l < shape.layers; ++l) {
                 for (uint32_t draw = 0; draw < 4; ++draw) {
-                    std::vector<uint32_t> all(shape.experts);
+                    std::vector<uint32_t> numbers(shape.experts);
                     for (uint32_t e = 0; e < shape.experts; ++e)
-                        all[e] = scene.first[m] + l * shape.experts + e;
+                        numbers[e] = scene.first[m] + l * shape.experts + e;
                     for (uint32_t i = 0; i < shape.top_k[m]; ++i)
-                        std::swap(all[i], all[i + generator() % (shape.experts - i)]);
-                    all.resize(shape.top_k[m]);
-                    scene.add_call(h, all, 0.25 / scene.models());
+                        std::swap(numbers[i], numbers[i + generator() % (shape.experts - i)]);
+                    numbers.resize(shape.top_k[m]);
+                    scene.add_call(h, numbers, 0.25 / scene.models());
                 }
             }
         }
-        for (uint32_t x = 0; x < scene.count(); ++x)
-            if (generator() % 6 == 0) scene.hold(h, x);
+        for (uint32_t x = 0; x < scene.expert_count(); ++x)
+            if (generator() % 6 == 0) scene.add_held_expert(h, x);
     }
     return scene;
 }

@@ -18,27 +18,28 @@ namespace {
 
 using expert_set = std::set<uint32_t>;
 
-struct routed {
+struct route_result {
     std::vector<std::vector<uint32_t>> experts;  // [token][k]
     std::vector<std::vector<uint32_t>> classes;
 };
 
-routed route(driven_policy &policy, drawn_step &step) {
+route_result route(driven_policy &policy, drawn_step &step) {
     const moorage_step &table = step.table();
     const size_t count = size_t{table.token_count} * table.top_k;
     std::vector<uint32_t> experts(table.host_chosen, table.host_chosen + count);
     std::vector<float> weights(count, std::numeric_limits<float>::quiet_NaN());
     std::vector<uint8_t> classes(count, MOORAGE_CLASS_TOP);
-    moorage_route out{sizeof(out), 0, experts.data(), weights.data(), classes.data()};
-    REQUIRE(policy.router->select(policy.plugin, &table, &out) == table.token_count);
+    moorage_route route_table{sizeof(route_table), 0, experts.data(), weights.data(),
+                              classes.data()};
+    REQUIRE(policy.router->select(policy.plugin, &table, &route_table) == table.token_count);
     // Substitutes get their weights from the model's own rule.
     CHECK(std::all_of(weights.begin(), weights.end(), [](float w) { return std::isnan(w); }));
-    routed all;
-    for (size_t at = 0; at < count; at += table.top_k) {
-        all.experts.emplace_back(&experts[at], &experts[at] + table.top_k);
-        all.classes.emplace_back(&classes[at], &classes[at] + table.top_k);
+    route_result result;
+    for (size_t first = 0; first < count; first += table.top_k) {
+        result.experts.emplace_back(&experts[first], &experts[first] + table.top_k);
+        result.classes.emplace_back(&classes[first], &classes[first] + table.top_k);
     }
-    return all;
+    return result;
 }
 
 // Table II and the bounds of Section IV-A for one token, of a plain top-k choice.
@@ -62,14 +63,14 @@ struct token_sets {
 };
 
 expert_set top_of_batch(const drawn_step &step, double alpha) {
-    expert_set all;
-    for (const auto &scores : step.scores) all.merge(token_sets(scores, step.top_k, alpha).top);
-    return all;
+    expert_set result;
+    for (const auto &scores : step.scores) result.merge(token_sets(scores, step.top_k, alpha).top);
+    return result;
 }
 
 // The experts of one token by the definitions.
-expert_set definition(const std::vector<float> &scores, uint32_t k, double alpha,
-                      const expert_set &inside) {
+expert_set expected_experts(const std::vector<float> &scores, uint32_t k, double alpha,
+                            const expert_set &inside) {
     const token_sets sets(scores, k, alpha);
     std::vector<uint32_t> need, substitutes;
     for (const uint32_t expert : ranking(scores)) {
@@ -77,12 +78,12 @@ expert_set definition(const std::vector<float> &scores, uint32_t k, double alpha
         if (sets.eligible.contains(expert) && inside.contains(expert))
             substitutes.push_back(expert);
     }
-    expert_set out = sets.active;
+    expert_set result = sets.active;
     for (size_t i = 0; i < std::min(need.size(), substitutes.size()); ++i) {
-        out.erase(need[need.size() - 1 - i]);
-        out.insert(substitutes[i]);
+        result.erase(need[need.size() - 1 - i]);
+        result.insert(substitutes[i]);
     }
-    return out;
+    return result;
 }
 
 // A batch whose own choice is the plain top-k, over a random residency.
@@ -114,15 +115,15 @@ struct random_case {
         }
     }
     expert_set inside(double alpha) const {
-        expert_set all = top_of_batch(step, alpha);
-        all.insert(resident.begin(), resident.end());
-        return all;
+        expert_set result = top_of_batch(step, alpha);
+        result.insert(resident.begin(), resident.end());
+        return result;
     }
 };
 
-routed route(random_case &of, const std::string &alpha) {
-    driven_policy policy("router/smoe", "smoe", of.world, {{"alpha", alpha}});
-    return route(policy, of.step);
+route_result route(random_case &drawn, const std::string &alpha) {
+    driven_policy policy("router/smoe", "smoe", drawn.world, {{"alpha", alpha}});
+    return route(policy, drawn.step);
 }
 
 expert_set set_of(const std::vector<uint32_t> &experts) { return {experts.begin(), experts.end()}; }
@@ -145,14 +146,14 @@ std::pair<size_t, double> best_legal(const std::vector<float> &scores, uint32_t 
     for (uint32_t gone = 0; gone < 1u << low.size(); ++gone)
         for (uint32_t come = 0; come < 1u << others.size(); ++come) {
             if (__builtin_popcount(gone) != __builtin_popcount(come)) continue;
-            expert_set out = sets.top;
+            expert_set output = sets.top;
             for (size_t i = 0; i < low.size(); ++i)
-                if (!(gone >> i & 1)) out.insert(low[i]);
+                if (!(gone >> i & 1)) output.insert(low[i]);
             for (size_t i = 0; i < others.size(); ++i)
-                if (come >> i & 1) out.insert(others[i]);
+                if (come >> i & 1) output.insert(others[i]);
             double sum = 0;
-            for (const uint32_t expert : out) sum += scores[expert];
-            best = std::max(best, {count_inside(out, inside), sum});
+            for (const uint32_t expert : output) sum += scores[expert];
+            best = std::max(best, {count_inside(output, inside), sum});
         }
     return best;
 }
@@ -165,17 +166,18 @@ TEST_CASE("the sets and bounds, naively, on random batches") {
     std::mt19937_64 draw(1);
     uint64_t substituted = 0;
     for (uint32_t trial = 0; trial < 3000; ++trial) {
-        random_case of(draw, 8);
+        random_case drawn(draw, 8);
         const std::string alpha = alphas[trial % std::size(alphas)];
-        const expert_set inside = of.inside(std::stod(alpha));
-        const routed got = route(of, alpha);
-        for (size_t token = 0; token < of.step.scores.size(); ++token) {
-            const auto &scores = of.step.scores[token];
-            const token_sets sets(scores, of.step.top_k, std::stod(alpha));
-            const expert_set expected = definition(scores, of.step.top_k, std::stod(alpha), inside);
+        const expert_set inside = drawn.inside(std::stod(alpha));
+        const route_result got = route(drawn, alpha);
+        for (size_t token = 0; token < drawn.step.scores.size(); ++token) {
+            const auto &scores = drawn.step.scores[token];
+            const token_sets sets(scores, drawn.step.top_k, std::stod(alpha));
+            const expert_set expected =
+                expected_experts(scores, drawn.step.top_k, std::stod(alpha), inside);
             CHECK(set_of(got.experts[token]) == expected);
-            REQUIRE(expected.size() == of.step.top_k);
-            for (size_t rank = 0; rank < of.step.top_k; ++rank) {
+            REQUIRE(expected.size() == drawn.step.top_k);
+            for (size_t rank = 0; rank < drawn.step.top_k; ++rank) {
                 const uint32_t expert = got.experts[token][rank];
                 const uint32_t expected_class = sets.top.contains(expert) ? MOORAGE_CLASS_TOP
                                                 : sets.low.contains(expert)
@@ -193,25 +195,25 @@ TEST_CASE("the sets and bounds, naively, on random batches") {
 TEST_CASE("the best legal output, by trying all of them; Equation 1 for one token") {
     std::mt19937_64 draw(2);
     for (uint32_t trial = 0; trial < 600; ++trial) {
-        random_case of(draw, 4);
+        random_case drawn(draw, 4);
         const std::string alpha = alphas[1 + trial % (std::size(alphas) - 1)];
-        const expert_set inside = of.inside(std::stod(alpha));
-        const routed got = route(of, alpha);
-        for (size_t token = 0; token < of.step.scores.size(); ++token) {
-            const auto &scores = of.step.scores[token];
-            const expert_set out = set_of(got.experts[token]);
+        const expert_set inside = drawn.inside(std::stod(alpha));
+        const route_result got = route(drawn, alpha);
+        for (size_t token = 0; token < drawn.step.scores.size(); ++token) {
+            const auto &scores = drawn.step.scores[token];
+            const expert_set output = set_of(got.experts[token]);
             double sum = 0;
-            for (const uint32_t expert : out) sum += scores[expert];
-            const auto best = best_legal(scores, of.step.top_k, std::stod(alpha), inside);
-            CHECK(count_inside(out, inside) == best.first);
+            for (const uint32_t expert : output) sum += scores[expert];
+            const auto best = best_legal(scores, drawn.step.top_k, std::stod(alpha), inside);
+            CHECK(count_inside(output, inside) == best.first);
             CHECK(sum == doctest::Approx(best.second).epsilon(1e-12));
         }
-        if (of.step.scores.size() > 1) continue;
-        const token_sets sets(of.step.scores[0], of.step.top_k, std::stod(alpha));
-        const size_t low_outside = sets.low.size() - count_inside(sets.low, of.resident);
-        CHECK(count_inside(set_of(got.experts[0]), of.resident) ==
-              count_inside(sets.active, of.resident) +
-                  std::min(low_outside, count_inside(sets.eligible, of.resident)));
+        if (drawn.step.scores.size() > 1) continue;
+        const token_sets sets(drawn.step.scores[0], drawn.step.top_k, std::stod(alpha));
+        const size_t low_outside = sets.low.size() - count_inside(sets.low, drawn.resident);
+        CHECK(count_inside(set_of(got.experts[0]), drawn.resident) ==
+              count_inside(sets.active, drawn.resident) +
+                  std::min(low_outside, count_inside(sets.eligible, drawn.resident)));
     }
 }
 
@@ -229,19 +231,19 @@ TEST_CASE("figure 1: d and e give way to f and g") {
     step.scores = {{0.200f, 0.180f, 0.150f, 0.115f, 0.105f, 0.100f, 0.090f, 0.060f}};
     step.chosen = {{0, 1, 2, 3, 4}};
     driven_policy policy("router/smoe", "smoe", world, {{"alpha", "0.2"}});
-    const routed got = route(policy, step);
+    const route_result got = route(policy, step);
     CHECK(got.experts[0] == std::vector<uint32_t>{0, 1, 2, 5, 6});
     CHECK(got.classes[0] == std::vector<uint32_t>{MOORAGE_CLASS_TOP, MOORAGE_CLASS_TOP,
                                                   MOORAGE_CLASS_TOP, MOORAGE_CLASS_SUBSTITUTE,
                                                   MOORAGE_CLASS_SUBSTITUTE});
     // With g absent, only the lower of d and e goes.
     world.state[6] = 0;
-    const routed one = route(policy, step);
-    CHECK(one.experts[0] == std::vector<uint32_t>{0, 1, 2, 3, 5});
-    CHECK(one.classes[0][3] == MOORAGE_CLASS_LOW);
+    const route_result first_route = route(policy, step);
+    CHECK(first_route.experts[0] == std::vector<uint32_t>{0, 1, 2, 3, 5});
+    CHECK(first_route.classes[0][3] == MOORAGE_CLASS_LOW);
     // h is resident, but at 0.060 not above 0.8 S.
     world.state[7] = MOORAGE_WHOLE;
-    CHECK(route(policy, step).experts[0] == one.experts[0]);
+    CHECK(route(policy, step).experts[0] == first_route.experts[0]);
 }
 
 TEST_CASE("another token's top-score expert is as good as resident") {
@@ -260,7 +262,7 @@ TEST_CASE("another token's top-score expert is as good as resident") {
     CHECK(route(policy, step).experts[0] == std::vector<uint32_t>{0, 1});
     step.scores.push_back({0.1f, 0.05f, 0.6f, 0.25f});
     step.chosen.push_back({2, 3});
-    const routed got = route(policy, step);
+    const route_result got = route(policy, step);
     CHECK(got.experts[0] == std::vector<uint32_t>{0, 2});
     CHECK(got.experts[1] == std::vector<uint32_t>{2, 3});
 }
@@ -268,16 +270,17 @@ TEST_CASE("another token's top-score expert is as good as resident") {
 TEST_CASE("alpha 0, everything resident: the model's own choice, order included") {
     std::mt19937_64 draw(3);
     for (uint32_t trial = 0; trial < 500; ++trial) {
-        random_case of(draw, 8);
+        random_case drawn(draw, 8);
         // The model's own choice need not be the top-k of the gate scores.
-        for (auto &own : of.step.chosen)
-            for (uint32_t &expert : own) {
-                const auto other = static_cast<uint32_t>(draw() % of.step.experts);
-                if (std::find(own.begin(), own.end(), other) == own.end()) expert = other;
+        for (auto &chosen : drawn.step.chosen)
+            for (uint32_t &expert : chosen) {
+                const auto replacement = static_cast<uint32_t>(draw() % drawn.step.experts);
+                if (std::find(chosen.begin(), chosen.end(), replacement) == chosen.end())
+                    expert = replacement;
             }
-        CHECK(route(of, "0").experts == of.step.chosen);
-        std::fill(of.world.state.begin(), of.world.state.end(), uint8_t{MOORAGE_WHOLE});
-        CHECK(route(of, "1").experts == of.step.chosen);
+        CHECK(route(drawn, "0").experts == drawn.step.chosen);
+        std::fill(drawn.world.state.begin(), drawn.world.state.end(), uint8_t{MOORAGE_WHOLE});
+        CHECK(route(drawn, "1").experts == drawn.step.chosen);
     }
 }
 
@@ -285,31 +288,31 @@ TEST_CASE("a model that chooses by more than the score: what it passed over stay
     std::mt19937_64 draw(4);
     uint64_t substituted = 0;
     for (uint32_t trial = 0; trial < 2000; ++trial) {
-        random_case of(draw, 1);
-        auto &own = of.step.chosen[0];
-        const auto &scores = of.step.scores[0];
+        random_case drawn(draw, 1);
+        auto &chosen = drawn.step.chosen[0];
+        const auto &scores = drawn.step.scores[0];
         // Half of the experts are in groups that were not admitted.
         const std::vector<uint32_t> ranked = ranking(scores);
-        own.clear();
+        chosen.clear();
         expert_set barred;
         for (const uint32_t expert : ranked) {
-            if (own.size() == of.step.top_k) break;
-            if (barred.size() + of.step.top_k < of.step.experts && draw() % 2)
+            if (chosen.size() == drawn.step.top_k) break;
+            if (barred.size() + drawn.step.top_k < drawn.step.experts && draw() % 2)
                 barred.insert(expert);
             else
-                own.push_back(expert);
+                chosen.push_back(expert);
         }
-        const routed got = route(of, "0.6");
-        const expert_set before = set_of(own), after = set_of(got.experts[0]);
-        CHECK(after.size() == of.step.top_k);
-        const float lowest = scores[own.back()];
-        for (const uint32_t expert : after) {
-            if (before.contains(expert)) continue;
+        const route_result got = route(drawn, "0.6");
+        const expert_set old_set = set_of(chosen), new_set = set_of(got.experts[0]);
+        CHECK(new_set.size() == drawn.step.top_k);
+        const float lowest = scores[chosen.back()];
+        for (const uint32_t expert : new_set) {
+            if (old_set.contains(expert)) continue;
             ++substituted;
             CHECK(scores[expert] <= lowest);
-            CHECK(of.resident.contains(expert));
+            CHECK(drawn.resident.contains(expert));
         }
-        CHECK(count_inside(after, of.resident) >= count_inside(before, of.resident));
+        CHECK(count_inside(new_set, drawn.resident) >= count_inside(old_set, drawn.resident));
     }
     CHECK(substituted > 100);
 }
@@ -317,10 +320,10 @@ TEST_CASE("a model that chooses by more than the score: what it passed over stay
 TEST_CASE("misses of one token never rise with alpha") {
     std::mt19937_64 draw(5);
     for (uint32_t trial = 0; trial < 400; ++trial) {
-        random_case of(draw, 1);
+        random_case drawn(draw, 1);
         size_t hits = 0;
         for (const char *alpha : alphas) {
-            const size_t now = count_inside(set_of(route(of, alpha).experts[0]), of.resident);
+            const size_t now = count_inside(set_of(route(drawn, alpha).experts[0]), drawn.resident);
             CHECK(now >= hits);
             hits = now;
         }
@@ -372,19 +375,19 @@ TEST_CASE("prefill can be left alone; without gate scores the model's choice sta
     step.scores = {{0.3f, 0.29f, 0.1f}};
     step.chosen = {{0}};
     step.phase = MOORAGE_PREFILL;
-    driven_policy both("router/smoe", "smoe", world);
-    CHECK(route(both, step).experts[0][0] == 1);
+    driven_policy both_phases("router/smoe", "smoe", world);
+    CHECK(route(both_phases, step).experts[0][0] == 1);
     driven_policy decode("router/smoe", "smoe", world, {{"prefill", "0"}});
     moorage_step table = step.table();
     uint32_t expert = 0;
     float weight = 0;
     uint8_t kind = 0;
-    moorage_route out{sizeof(out), 0, &expert, &weight, &kind};
-    CHECK(decode.router->select(decode.plugin, &table, &out) == 0);
+    moorage_route route_table{sizeof(route_table), 0, &expert, &weight, &kind};
+    CHECK(decode.router->select(decode.plugin, &table, &route_table) == 0);
     table.host_gate_scores = nullptr;
-    CHECK(both.router->select(both.plugin, &table, &out) == 0);
-    CHECK((both.about->flags & MOORAGE_POLICY_LOSSY) != 0);
-    CHECK(both.about->needs == MOORAGE_NEEDS_GATE_SCORES);
+    CHECK(both_phases.router->select(both_phases.plugin, &table, &route_table) == 0);
+    CHECK((both_phases.about->flags & MOORAGE_POLICY_LOSSY) != 0);
+    CHECK(both_phases.about->needs == MOORAGE_NEEDS_GATE_SCORES);
 }
 
 }  // namespace smoe_router_test

@@ -27,9 +27,9 @@ run_report run_system(const std::string &name, std::vector<std::string> settings
     settings.insert(settings.begin(), "run.tokens=200");
     std::vector<override_value> overrides;
     for (const std::string &text : settings) {
-        auto one = parse_override(text);
-        REQUIRE(one.ok());
-        overrides.push_back(std::move(one).value());
+        auto parsed = parse_override(text);
+        REQUIRE(parsed.ok());
+        overrides.push_back(std::move(parsed).value());
     }
     auto config = load_run_config(systems / (name + ".toml"), overrides);
     if (!config) FAIL(config.failure().text);
@@ -86,8 +86,8 @@ TEST_CASE("pregated: nothing is kept, so that every expert asked for crosses the
     CHECK(report.bytes.prefetch_used > report.bytes.prefetch_wasted);
     CHECK(report.experts.on_cpu == 0);
     // More memory changes nothing.
-    const run_report more = run_system("pregated", {"memory.experts=480"});
-    CHECK(more.total_ms == report.total_ms);
+    const run_report larger = run_system("pregated", {"memory.experts=480"});
+    CHECK(larger.total_ms == report.total_ms);
 }
 
 TEST_CASE("deepspeed_stream: all experts of every layer are moved, and are there when it begins") {
@@ -104,9 +104,9 @@ TEST_CASE("llama_cpp_static: the first layers are there from the start, the rest
     const run_report report = run_system("llama_cpp_static");
     for (size_t layer = 0; layer < 24; ++layer) {
         CAPTURE(layer);
-        const expert_counts &of = report.layers[layer].experts;
-        CHECK(of.hits == (layer < 4 ? of.requested : 0));
-        CHECK(of.on_cpu == of.requested - of.hits);
+        const expert_counts &counts = report.layers[layer].experts;
+        CHECK(counts.hits == (layer < 4 ? counts.requested : 0));
+        CHECK(counts.on_cpu == counts.requested - counts.hits);
     }
     CHECK(report.experts.loaded == 0);
     CHECK(report.bytes.prefetched == 0);

@@ -28,16 +28,16 @@ std::vector<uint32_t> routed(uint32_t token, uint32_t layer) {
     return {first, second};
 }
 
-bool wanted(uint32_t page, uint32_t token, uint32_t layer) {
-    const std::vector<uint32_t> all = routed(token, layer);
+bool is_wanted(uint32_t page, uint32_t token, uint32_t layer) {
+    const std::vector<uint32_t> requested = routed(token, layer);
     return page / experts == layer &&
-           std::find(all.begin(), all.end(), page % experts) != all.end();
+           std::find(requested.begin(), requested.end(), page % experts) != requested.end();
 }
 
 struct driver {
-    driver(const std::string &file, const std::map<std::string, std::string> &given,
+    driver(const std::string &file, const std::map<std::string, std::string> &params,
            bool shared = true)
-        : host(file, {layers, experts, top_k, slots, shared, 1}, given) {
+        : host(file, {layers, experts, top_k, slots, shared, 1}, params) {
         std::fill(host.slots.begin(), host.slots.end(), shared ? slots : slots / layers);
         host.costs.load_ns = 100;
     }
@@ -88,7 +88,7 @@ struct driver {
         places.resize(pages.size());
         return pages;
     }
-    void set_out(uint32_t page) {
+    void set_in_flight(uint32_t page) {
         host.state[page] = MOORAGE_WHOLE << MOORAGE_STATE_IN_FLIGHT_SHIFT;
     }
 
@@ -106,46 +106,46 @@ TEST_CASE("tide orders for the first layer that a load can be in time for") {
     // Steps are 50 ns apart and the next layer is routed 10 ns from now, those behind it at 60,
     // 110, 160. A load of 100 ns is in time for the third from layer 1: the next token's layer 0.
     // While it is under way the link is busy for longer than a step, so nothing else is ordered.
-    driver one("cache/tide", {});
-    one.play(now, 1);
-    const std::vector<uint32_t> orders = one.plan(10);
+    driver fixture("cache/tide", {});
+    fixture.play(now, 1);
+    const std::vector<uint32_t> orders = fixture.plan(10);
     REQUIRE(orders.size() == 1);
-    CHECK(wanted(orders[0], now + 1, 0));
-    CHECK(one.places[0] == MOORAGE_PLACE_SLOT);
+    CHECK(is_wanted(orders[0], now + 1, 0));
+    CHECK(fixture.places[0] == MOORAGE_PLACE_SLOT);
 }
 
 TEST_CASE("tide orders again when the link would fall idle before the next step") {
     // A load of 40 ns arrives at 40, in time for layer 3 at 60. The next begins at 40, before the
     // next step, arrives at 80 and is for the layer at 110. A third would be one too many to wait.
-    driver one("cache/tide", {});
-    one.host.costs.load_ns = 40;
-    one.play(now, 1);
-    const std::vector<uint32_t> orders = one.plan(10);
+    driver fixture("cache/tide", {});
+    fixture.host.costs.load_ns = 40;
+    fixture.play(now, 1);
+    const std::vector<uint32_t> orders = fixture.plan(10);
     REQUIRE(orders.size() == 2);
-    CHECK(wanted(orders[0], now, 3));
-    CHECK(wanted(orders[1], now + 1, 0));
+    CHECK(is_wanted(orders[0], now, 3));
+    CHECK(is_wanted(orders[1], now + 1, 0));
     // Both on their way, 10 ns later: the link is busy for 70 ns, and two wait.
-    for (const uint32_t page : orders) one.set_out(page);
-    one.host.now_ns += 10;
-    CHECK(one.plan(10).empty());
+    for (const uint32_t page : orders) fixture.set_in_flight(page);
+    fixture.host.now_ns += 10;
+    CHECK(fixture.plan(10).empty());
     // The first has arrived 55 ns later, and the link is busy for 15: the next begins then, arrives
     // at 55 and is for the layer of 60.
-    one.host.state[orders[0]] = MOORAGE_WHOLE;
-    one.host.now_ns += 55;
-    const std::vector<uint32_t> more = one.plan(10);
-    REQUIRE(more.size() == 1);
-    CHECK(wanted(more[0], now, 3));
-    CHECK(more[0] != orders[0]);
+    fixture.host.state[orders[0]] = MOORAGE_WHOLE;
+    fixture.host.now_ns += 55;
+    const std::vector<uint32_t> next_orders = fixture.plan(10);
+    REQUIRE(next_orders.size() == 1);
+    CHECK(is_wanted(next_orders[0], now, 3));
+    CHECK(next_orders[0] != orders[0]);
 }
 
 TEST_CASE("tide counts demand that the link has to bring first") {
     // 30 ns of demand, then the load: it arrives at 130, for the layer at 160, the fourth: layer 1
     // of the next token.
-    driver one("cache/tide", {});
-    one.play(now, 1);
-    const std::vector<uint32_t> orders = one.plan(10, 30);
+    driver fixture("cache/tide", {});
+    fixture.play(now, 1);
+    const std::vector<uint32_t> orders = fixture.plan(10, 30);
     REQUIRE(orders.size() == 1);
-    CHECK(wanted(orders[0], now + 1, 1));
+    CHECK(is_wanted(orders[0], now + 1, 1));
 }
 
 TEST_CASE("tide exchanges only for what is wanted later by the margin") {
@@ -153,64 +153,65 @@ TEST_CASE("tide exchanges only for what is wanted later by the margin") {
         CAPTURE(shared);
         for (const char *margin : {"0", "1000"}) {
             CAPTURE(margin);
-            driver one("cache/tide", {{"margin", margin}}, shared);
-            one.play(now, 1);
+            driver fixture("cache/tide", {{"margin", margin}}, shared);
+            fixture.play(now, 1);
             // Only three experts of each layer are resident, and the song does not want them soon.
             for (uint32_t layer = 0; layer < layers; ++layer)
                 for (uint32_t expert = 0, found = 0; expert < experts && found < 3; ++expert) {
                     const uint32_t page = layer * experts + expert;
-                    if (wanted(page, now, layer) || wanted(page, now + 1, layer)) continue;
-                    one.host.state[page] = MOORAGE_WHOLE;
+                    if (is_wanted(page, now, layer) || is_wanted(page, now + 1, layer)) continue;
+                    fixture.host.state[page] = MOORAGE_WHOLE;
                     ++found;
                 }
-            for (uint32_t pool = 0; pool < one.host.used.size(); ++pool)
-                one.host.used[pool] = one.host.slots[pool];
-            const std::vector<uint32_t> orders = one.plan(10);
+            for (uint32_t pool = 0; pool < fixture.host.used.size(); ++pool)
+                fixture.host.used[pool] = fixture.host.slots[pool];
+            const std::vector<uint32_t> orders = fixture.plan(10);
             if (std::string(margin) == "0") {
                 REQUIRE(orders.size() == 1);
-                CHECK(wanted(orders[0], now + 1, 0));
+                CHECK(is_wanted(orders[0], now + 1, 0));
             } else {
                 CHECK(orders.empty());
                 // With a free slot, nothing must be evicted.
-                --one.host.used[0];
-                CHECK(one.plan(10).size() == 1);
+                --fixture.host.used[0];
+                CHECK(fixture.plan(10).size() == 1);
             }
         }
     }
 }
 
 TEST_CASE("tide asks for no forecast where time is not modelled") {
-    policy_host still("cache/tide", {layers, experts, top_k, slots, true, 1}, {}, /*timed=*/false);
-    CHECK(still.prefetch->horizon(still.plugin) == 0);
+    policy_host untimed("cache/tide", {layers, experts, top_k, slots, true, 1}, {},
+                        /*timed=*/false);
+    CHECK(untimed.prefetch->horizon(untimed.plugin) == 0);
 }
 
 TEST_CASE("clairvoyant orders what is asked for first of what can arrive") {
-    driver one("prefetch/clairvoyant", {});
+    driver fixture("prefetch/clairvoyant", {});
     // Absent pages and the steps that ask for them; step 1 is running.
     const std::map<uint32_t, uint64_t> asked = {{3, 2}, {17, 3}, {30, 4}, {40, 5}, {41, 5}};
-    one.host.next_use = [&](uint32_t page, uint64_t) {
-        const auto at = asked.find(page);
-        return at == asked.end() ? MOORAGE_NEVER : at->second;
+    fixture.host.next_use = [&](uint32_t page, uint64_t) {
+        const auto found = asked.find(page);
+        return found == asked.end() ? MOORAGE_NEVER : found->second;
     };
-    one.step.size = sizeof(one.step);
-    one.step.experts = experts;
-    for (uint32_t step = 0; step < 1000; ++step, one.host.now_ns += step_ns) one.plan(10);
+    fixture.step.size = sizeof(fixture.step);
+    fixture.step.experts = experts;
+    for (uint32_t step = 0; step < 1000; ++step, fixture.host.now_ns += step_ns) fixture.plan(10);
     // Steps 2, 3, 4, 5 are routed at 10, 60, 110, 160. A load arrives at 100, in time for step 4,
     // and keeps the link until after the next step.
-    one.step.index = 1;
-    CHECK(one.plan(10) == std::vector<uint32_t>{30});
+    fixture.step.index = 1;
+    CHECK(fixture.plan(10) == std::vector<uint32_t>{30});
     // Loads of 45 ns arrive at 45, for step 3, and at 90, for step 4.
-    one.host.costs.load_ns = 45;
-    one.host.now_ns += step_ns;
-    CHECK(one.plan(10) == std::vector<uint32_t>{17, 30});
+    fixture.host.costs.load_ns = 45;
+    fixture.host.now_ns += step_ns;
+    CHECK(fixture.plan(10) == std::vector<uint32_t>{17, 30});
     // Experts that are there or on their way are not ordered again.
-    one.host.state[17] = MOORAGE_WHOLE;
-    one.set_out(30);
-    one.host.now_ns += step_ns;
-    CHECK(one.plan(10) == std::vector<uint32_t>{40});
+    fixture.host.state[17] = MOORAGE_WHOLE;
+    fixture.set_in_flight(30);
+    fixture.host.now_ns += step_ns;
+    CHECK(fixture.plan(10) == std::vector<uint32_t>{40});
     // The link is busy until 40, and then with it until 85: for longer than a step.
-    one.set_out(40);
-    CHECK(one.plan(10).empty());
+    fixture.set_in_flight(40);
+    CHECK(fixture.plan(10).empty());
 }
 
 }  // namespace tide_test

@@ -31,7 +31,7 @@ inline moorage_wire_limits wire_limits() {
 }
 
 // An event with its texts and the bytes of a message. The message is released.
-struct wire_heard {
+struct received_event {
     moorage_wire_event event{};
     std::string identity, address, words, bytes;
 };
@@ -39,17 +39,17 @@ struct wire_heard {
 class wire_host {
 public:
     // The bundled tcp.
-    explicit wire_host(core::settings given = {}) {
+    explicit wire_host(core::settings params = {}) {
         static core::registry known = [] {
-            core::registry made;
+            core::registry registry;
             const std::vector<std::filesystem::path> files = {
                 std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins/wire/tcp.so"};
-            REQUIRE(made.scan(files).ok());
-            return made;
+            REQUIRE(registry.scan(files).ok());
+            return registry;
         }();
-        auto made = core::instance::create(**known.find("tcp", "wire"), given, {});
-        REQUIRE_MESSAGE(made.ok(), (made.ok() ? std::string() : made.failure().text));
-        wire_ = std::move(*made);
+        auto created = core::instance::create(**known.find("tcp", "wire"), params, {});
+        REQUIRE_MESSAGE(created.ok(), (created.ok() ? std::string() : created.failure().text));
+        wire_ = std::move(*created);
         moorage_limits nothing{};
         nothing.size = sizeof(nothing);
         REQUIRE(wire_->activate(nothing).ok());
@@ -59,51 +59,52 @@ public:
             return wire_->wire->open(plugin, &limits);
         });
     }
-    core::status listen(const std::string &where = "127.0.0.1:0") {
+    core::status listen(const std::string &bind_address = "127.0.0.1:0") {
         char bound[MOORAGE_WIRE_ADDRESS_MAX] = "";
         const auto done =
             wire_->control(core::entry_point::wire_listen, [&](moorage_plugin *plugin) {
-                return wire_->wire->listen(plugin, where.c_str(), bound, &listener);
+                return wire_->wire->listen(plugin, bind_address.c_str(), bound, &listener);
             });
         address = bound;
         return done;
     }
-    core::status connect(const std::string &where, uint64_t &number,
+    core::status connect(const std::string &peer_address, uint64_t &number,
                          const char *identity = nullptr) {
-        const char *text = where.c_str();
+        const char *text = peer_address.c_str();
         const moorage_wire_target target{sizeof(target), MOORAGE_WIRE_CALLS, &text, 1, 0, identity};
         return wire_->control(core::entry_point::wire_connect, [&](moorage_plugin *plugin) {
             return wire_->wire->connect(plugin, &target, &number);
         });
     }
-    uint32_t send(uint64_t to, const std::string &bytes) {
+    uint32_t send(uint64_t connection, const std::string &bytes) {
         const moorage_wire_part part{bytes.data(), bytes.size(), 0};
-        return wire_->wire->send(wire_->plugin(), to, &part, 1, 1);
+        return wire_->wire->send(wire_->plugin(), connection, &part, 1, 1);
     }
-    std::vector<wire_heard> poll(uint64_t wait_ns = 1'000'000) {
+    std::vector<received_event> poll(uint64_t wait_ns = 1'000'000) {
         moorage_wire_event events[16];
         const uint32_t count = wire_->wire->poll(wire_->plugin(), events, 16, wait_ns);
-        std::vector<wire_heard> all;
+        std::vector<received_event> result;
         for (uint32_t i = 0; i < count; ++i) {
-            all.push_back({events[i], events[i].plugin_identity, events[i].plugin_address,
-                           events[i].plugin_text, ""});
+            result.push_back({events[i], events[i].plugin_identity, events[i].plugin_address,
+                              events[i].plugin_text, ""});
             if (events[i].kind != MOORAGE_WIRE_MESSAGE) continue;
-            all.back().bytes.assign(static_cast<const char *>(events[i].plugin_data),
-                                    events[i].bytes);
+            result.back().bytes.assign(static_cast<const char *>(events[i].plugin_data),
+                                       events[i].bytes);
             wire_->wire->release(wire_->plugin(), events[i].message);
         }
-        return all;
+        return result;
     }
     // The next event of `kind`; earlier ones are dropped. Polls `meanwhile` too.
-    wire_heard await(int32_t kind, wire_host *meanwhile = nullptr) {
+    received_event wait_for(int32_t kind, wire_host *meanwhile = nullptr) {
         const auto begin = std::chrono::steady_clock::now();
         while (std::chrono::steady_clock::now() - begin < std::chrono::seconds(10)) {
             if (meanwhile)
-                for (wire_heard &one : meanwhile->poll()) meanwhile->kept.push_back(one);
-            for (wire_heard &one : poll()) kept.push_back(one);
-            while (!kept.empty()) {
-                const wire_heard first = kept.front();
-                kept.erase(kept.begin());
+                for (received_event &received : meanwhile->poll())
+                    meanwhile->kept_events.push_back(received);
+            for (received_event &received : poll()) kept_events.push_back(received);
+            while (!kept_events.empty()) {
+                const received_event first = kept_events.front();
+                kept_events.erase(kept_events.begin());
                 if (first.event.kind == kind) return first;
             }
         }
@@ -114,7 +115,7 @@ public:
 
     std::string address;
     uint64_t listener = 0;
-    std::vector<wire_heard> kept;
+    std::vector<received_event> kept_events;
 
 private:
     std::unique_ptr<core::instance> wire_;
@@ -123,22 +124,23 @@ private:
 // A client without manners. Blocking, with a limit of 5 s a call.
 class rude_socket {
 public:
-    // `from`: the last number of its address in the loopback network.
-    explicit rude_socket(const std::string &address, uint32_t from = 1) {
+    // `last_byte`: the last number of its address in the loopback network.
+    explicit rude_socket(const std::string &address, uint32_t last_byte = 1) {
         const uint16_t port =
             static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
-        sockaddr_in to{};
-        to.sin_family = AF_INET;
-        to.sin_port = htons(port);
-        to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        sockaddr_in server{};
+        server.sin_family = AF_INET;
+        server.sin_port = htons(port);
+        server.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
-        sockaddr_in own{};
-        own.sin_family = AF_INET;
-        own.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + from);
-        REQUIRE(::bind(descriptor, reinterpret_cast<sockaddr *>(&own), sizeof(own)) == 0);
+        sockaddr_in local_address{};
+        local_address.sin_family = AF_INET;
+        local_address.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + last_byte);
+        REQUIRE(::bind(descriptor, reinterpret_cast<sockaddr *>(&local_address),
+                       sizeof(local_address)) == 0);
         const timeval limit{5, 0};
         ::setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-        REQUIRE(::connect(descriptor, reinterpret_cast<sockaddr *>(&to), sizeof(to)) == 0);
+        REQUIRE(::connect(descriptor, reinterpret_cast<sockaddr *>(&server), sizeof(server)) == 0);
     }
     ~rude_socket() { close(); }
     rude_socket(const rude_socket &) = delete;
@@ -150,15 +152,15 @@ public:
     }
     // Up to `most` bytes, or those before the end.
     std::string hear(size_t most) {
-        std::string all(most, '\0');
+        std::string text(most, '\0');
         size_t count = 0;
         while (count < most) {
-            const ssize_t got = ::recv(descriptor, all.data() + count, most - count, 0);
+            const ssize_t got = ::recv(descriptor, text.data() + count, most - count, 0);
             if (got <= 0) break;
             count += static_cast<size_t>(got);
         }
-        all.resize(count);
-        return all;
+        text.resize(count);
+        return text;
     }
     void close() {
         if (descriptor >= 0) ::close(descriptor);

@@ -16,7 +16,7 @@ namespace {
 using namespace tcp_wire;
 
 struct lent {
-    block *in;
+    block *source;
     std::span<const unsigned char> payload;
     size_t frame;
 };
@@ -31,7 +31,7 @@ std::string frame_bytes_of(const std::string &payload) {
 
 // Frames of mostly small, sometimes long sizes, one of them as long as may be.
 std::vector<std::string> random_frames(std::mt19937 &draw, size_t count, uint32_t longest) {
-    std::vector<std::string> all;
+    std::vector<std::string> result;
     for (size_t i = 0; i < count; ++i) {
         const uint32_t shape = draw() % 10;
         uint32_t bytes = shape < 6   ? 1 + draw() % 300
@@ -40,9 +40,9 @@ std::vector<std::string> random_frames(std::mt19937 &draw, size_t count, uint32_
         bytes = i == count / 2 ? longest : std::min(bytes, longest);
         std::string payload(bytes, '\0');
         for (char &c : payload) c = static_cast<char>(draw());
-        all.push_back(std::move(payload));
+        result.push_back(std::move(payload));
     }
-    return all;
+    return result;
 }
 
 }  // namespace
@@ -55,27 +55,27 @@ TEST_CASE("frames come out as they went in, whatever the pieces and the releases
         const uint64_t bytes_max = seed % 2 == 0 ? longest : 1'000'000;
         const auto frames = random_frames(draw, 200, longest);
         std::string stream;
-        for (const std::string &one : frames) stream += frame_bytes_of(one);
+        for (const std::string &payload : frames) stream += frame_bytes_of(payload);
 
         inbox box(bytes_max);
         std::deque<lent> held;
-        size_t arrived = 0, at = 0, wrong = 0;
-        while (at < stream.size() || arrived < frames.size()) {
+        size_t arrived = 0, sent = 0, wrong = 0;
+        while (sent < stream.size() || arrived < frames.size()) {
             const auto room = box.room();
             if (room.empty()) {
-                REQUIRE(box.why() == inbox::state::full);
+                REQUIRE(box.room_state() == inbox::state::full);
                 REQUIRE(!held.empty());
             } else {
-                const size_t some = draw() % 4 == 0 ? 1 + draw() % 40 : 1 + draw() % 60'000;
-                const size_t piece = std::min({some, room.size(), stream.size() - at});
-                std::memcpy(room.data(), stream.data() + at, piece);
-                at += piece;
+                const size_t part = draw() % 4 == 0 ? 1 + draw() % 40 : 1 + draw() % 60'000;
+                const size_t piece = std::min({part, room.size(), stream.size() - sent});
+                std::memcpy(room.data(), stream.data() + sent, piece);
+                sent += piece;
                 const auto seen = box.got(
                     piece, [&](const head &h) { return h.length <= longest; },
-                    [&](const tcp_wire::arrived &one) {
-                        wrong += reinterpret_cast<uintptr_t>(one.payload.data()) % 8 != 0;
-                        ++one.in->lent;
-                        held.push_back({one.in, one.payload, arrived++});
+                    [&](const tcp_wire::received_frame &message) {
+                        wrong += reinterpret_cast<uintptr_t>(message.payload.data()) % 8 != 0;
+                        ++message.source->lent;
+                        held.push_back({message.source, message.payload, arrived++});
                         return true;
                     });
                 REQUIRE(seen == inbox::verdict::fine);
@@ -84,18 +84,18 @@ TEST_CASE("frames come out as they went in, whatever the pieces and the releases
             REQUIRE(box.held_bytes() <= std::max<uint64_t>(bytes_max, longest + 16) + block_bytes);
             while (!held.empty() && (room.empty() || draw() % 3 == 0)) {
                 const size_t which = draw() % held.size();
-                const lent one = held[which];
+                const lent lent_frame = held[which];
                 held.erase(held.begin() + static_cast<ptrdiff_t>(which));
-                const std::string &wanted = frames[one.frame];
+                const std::string &wanted = frames[lent_frame.frame];
                 wrong += !std::equal(
-                    one.payload.begin(), one.payload.end(),
+                    lent_frame.payload.begin(), lent_frame.payload.end(),
                     reinterpret_cast<const unsigned char *>(wanted.data()),
                     reinterpret_cast<const unsigned char *>(wanted.data()) + wanted.size());
-                if (inbox::release(one.in)) break;
+                if (inbox::release(lent_frame.source)) break;
             }
         }
         CHECK(wrong == 0);
-        for (const lent &one : held) inbox::release(one.in);
+        for (const lent &lent_frame : held) inbox::release(lent_frame.source);
     }
 }
 
@@ -106,16 +106,16 @@ TEST_CASE("memory that is lent outlives its connection") {
         const std::string small = frame_bytes_of("small"),
                           big = frame_bytes_of(std::string(100'000, 'g'));
         for (const std::string &bytes : {small, big, small}) {
-            for (size_t at = 0; at < bytes.size();) {
+            for (size_t sent = 0; sent < bytes.size();) {
                 const auto room = box.room();
-                const size_t piece = std::min(room.size(), bytes.size() - at);
-                std::memcpy(room.data(), bytes.data() + at, piece);
-                at += piece;
+                const size_t piece = std::min(room.size(), bytes.size() - sent);
+                std::memcpy(room.data(), bytes.data() + sent, piece);
+                sent += piece;
                 box.got(
                     piece, [](const head &) { return true; },
-                    [&](const tcp_wire::arrived &one) {
-                        ++one.in->lent;
-                        kept.push_back({one.in, one.payload, 0});
+                    [&](const tcp_wire::received_frame &message) {
+                        ++message.source->lent;
+                        kept.push_back({message.source, message.payload, 0});
                         return true;
                     });
             }
@@ -125,22 +125,23 @@ TEST_CASE("memory that is lent outlives its connection") {
     CHECK(std::string(kept[0].payload.begin(), kept[0].payload.end()) == "small");
     CHECK(kept[1].payload.size() == 100'000);
     CHECK(kept[1].payload[99'999] == 'g');
-    for (const lent &one : kept) CHECK(!inbox::release(one.in));  // nothing waits for memory
+    for (const lent &lent_frame : kept)
+        CHECK(!inbox::release(lent_frame.source));  // nothing waits for memory
 }
 
 TEST_CASE("a head is eight bytes, of which each is looked at") {
     const head_image bytes = written(head{0x01020304, frame::message});
     const unsigned char expected[] = {4, 3, 2, 1, 2, 0, 0, 0};
     CHECK(std::equal(bytes.begin(), bytes.end(), expected));
-    for (size_t at = 0; at < head_bytes; ++at) {
-        head_image other = bytes;
-        other[at] ^= 0x80;
-        CHECK(read_head(other.data()).has_value() == (at < 4));
+    for (size_t index = 0; index < head_bytes; ++index) {
+        head_image changed = bytes;
+        changed[index] ^= 0x80;
+        CHECK(read_head(changed.data()).has_value() == (index < 4));
     }
     for (unsigned kind = 0; kind < 256; ++kind) {
-        head_image other = bytes;
-        other[4] = static_cast<unsigned char>(kind);
-        CHECK(read_head(other.data()).has_value() == (kind >= 1 && kind <= 3));
+        head_image changed = bytes;
+        changed[4] = static_cast<unsigned char>(kind);
+        CHECK(read_head(changed.data()).has_value() == (kind >= 1 && kind <= 3));
     }
     CHECK(frame_bytes(1) == 16);
     CHECK(frame_bytes(8) == 16);
@@ -148,37 +149,37 @@ TEST_CASE("a head is eight bytes, of which each is looked at") {
 }
 
 TEST_CASE("numbers are never used twice, and those of another table are none") {
-    numbered<int, 1> one;
-    numbered<int, 2> other;
+    numbered<int, 1> first_table;
+    numbered<int, 2> second_table;
     std::set<uint64_t> seen;
     for (int i = 0; i < 1000; ++i) {
-        const uint64_t a = one.add(i), b = one.add(-i), c = other.add(i);
+        const uint64_t a = first_table.add(i), b = first_table.add(-i), c = second_table.add(i);
         for (const uint64_t number : {a, b, c}) {
             CHECK(number != 0);
             CHECK(seen.insert(number).second);
         }
-        REQUIRE(one.find(a) != nullptr);
-        CHECK(*one.find(a) == i);
-        CHECK(one.find(c) == nullptr);
-        CHECK(other.find(a) == nullptr);
-        one.remove(a);
-        CHECK(one.find(a) == nullptr);
-        one.remove(a);
-        one.remove(b);
-        other.remove(c);
+        REQUIRE(first_table.find(a) != nullptr);
+        CHECK(*first_table.find(a) == i);
+        CHECK(first_table.find(c) == nullptr);
+        CHECK(second_table.find(a) == nullptr);
+        first_table.remove(a);
+        CHECK(first_table.find(a) == nullptr);
+        first_table.remove(a);
+        first_table.remove(b);
+        second_table.remove(c);
     }
-    CHECK(one.count() == 0);
-    CHECK(one.find(0) == nullptr);
-    CHECK(one.find(~uint64_t{0}) == nullptr);
+    CHECK(first_table.count() == 0);
+    CHECK(first_table.find(0) == nullptr);
+    CHECK(first_table.find(~uint64_t{0}) == nullptr);
 }
 
 // It looks every 500 ms. A peer is silent if four whole intervals pass without an acknowledgement
 // while something is under way. This takes a fifth look, which saw it set out.
 TEST_CASE("silence is four intervals without an acknowledgement") {
-    const auto looks_until_silent = [](auto &&at, uint32_t most) {
+    const auto looks_until_silent = [](auto &&acknowledgements_at, uint32_t most) {
         silence_watch watch;
         for (uint32_t look = 1; look <= most; ++look)
-            if (watch.silent(at(look), 10'000 + 500 * look)) return look;
+            if (watch.silent(acknowledgements_at(look), 10'000 + 500 * look)) return look;
         return 0u;
     };
     // Nothing is answered, the last acknowledgement was long before.

@@ -14,8 +14,8 @@ namespace {
 using moorage::test::frame_of;
 using moorage::test::hello_frame;
 using moorage::test::message_frame;
+using moorage::test::received_event;
 using moorage::test::rude_socket;
-using moorage::test::wire_heard;
 using moorage::test::wire_host;
 using moorage::test::wire_limits;
 
@@ -25,24 +25,24 @@ struct two_nodes {
         REQUIRE(far.open(limits).ok());
         REQUIRE(far.listen().ok());
         REQUIRE(near.open().ok());
-        REQUIRE(near.connect(far.address, out).ok());
-        near.await(MOORAGE_WIRE_CONNECTED, &far);
-        in = far.await(MOORAGE_WIRE_ACCEPTED).event.connection;
+        REQUIRE(near.connect(far.address, near_connection).ok());
+        near.wait_for(MOORAGE_WIRE_CONNECTED, &far);
+        far_connection = far.wait_for(MOORAGE_WIRE_ACCEPTED).event.connection;
     }
     ~two_nodes() {
-        CHECK(near.send(out, "still here") == MOORAGE_WIRE_DONE);
-        CHECK(far.await(MOORAGE_WIRE_MESSAGE, &near).bytes == "still here");
+        CHECK(near.send(near_connection, "still here") == MOORAGE_WIRE_DONE);
+        CHECK(far.wait_for(MOORAGE_WIRE_MESSAGE, &near).bytes == "still here");
     }
     // Connected by hand: greeted, accepted.
-    std::unique_ptr<rude_socket> greeted() {
+    std::unique_ptr<rude_socket> connect_greeted() {
         auto peer = std::make_unique<rude_socket>(far.address);
         peer->say(hello_frame());
-        last = far.await(MOORAGE_WIRE_ACCEPTED).event.connection;
+        last_accepted = far.wait_for(MOORAGE_WIRE_ACCEPTED).event.connection;
         CHECK(peer->hear(32) == hello_frame());
         return peer;
     }
     wire_host far, near;
-    uint64_t out = 0, in = 0, last = 0;
+    uint64_t near_connection = 0, far_connection = 0, last_accepted = 0;
 };
 
 bool has(const std::string &text, const char *part) { return text.find(part) != std::string::npos; }
@@ -68,28 +68,28 @@ TEST_CASE("bytes instead of a greeting are turned away, with a guess at what the
                  {frame_of(5, 2, "first"), "not of the tcp wire"},
                  {frame_of(1 << 30, 1, ""), "not of the tcp wire"},
                  {frame_of(24, 9, ""), "not of the tcp wire"}};
-    two_nodes at;
+    two_nodes nodes;
     for (const auto &[bytes, words] : cases) {
         const std::string said = bytes;
         CAPTURE(said);
-        rude_socket peer(at.far.address);
+        rude_socket peer(nodes.far.address);
         peer.say(bytes);
-        const wire_heard told = at.far.await(MOORAGE_WIRE_TURNED_AWAY);
-        CHECK(told.event.reason == MOORAGE_WIRE_MALFORMED);
-        CHECK(told.event.connection == at.far.listener);
-        CHECK(told.event.count == 1);
-        CHECK_MESSAGE(has(told.words, words), told.words);
-        CHECK(told.address.starts_with("127.0.0.1:"));
+        const received_event received = nodes.far.wait_for(MOORAGE_WIRE_TURNED_AWAY);
+        CHECK(received.event.reason == MOORAGE_WIRE_MALFORMED);
+        CHECK(received.event.connection == nodes.far.listener);
+        CHECK(received.event.count == 1);
+        CHECK_MESSAGE(has(received.words, words), received.words);
+        CHECK(received.address.starts_with("127.0.0.1:"));
     }
 }
 
 TEST_CASE("another version is refused in words, which reach the peer") {
-    two_nodes at;
-    rude_socket peer(at.far.address);
+    two_nodes nodes;
+    rude_socket peer(nodes.far.address);
     peer.say(hello_frame(7));
-    const wire_heard told = at.far.await(MOORAGE_WIRE_TURNED_AWAY);
-    CHECK(told.event.reason == MOORAGE_WIRE_MALFORMED);
-    CHECK(has(told.words, "version 7 of the tcp wire there, 1 here"));
+    const received_event received = nodes.far.wait_for(MOORAGE_WIRE_TURNED_AWAY);
+    CHECK(received.event.reason == MOORAGE_WIRE_MALFORMED);
+    CHECK(has(received.words, "version 7 of the tcp wire there, 1 here"));
     const std::string goodbye = peer.hear(256);
     REQUIRE(goodbye.size() > 9);
     CHECK(goodbye[4] == 3);
@@ -100,78 +100,79 @@ TEST_CASE("another version is refused in words, which reach the peer") {
 TEST_CASE("a greeting that stops, or never comes, ends by itself") {
     moorage_wire_limits limits = wire_limits();
     limits.connect_ns = 300'000'000;
-    two_nodes at(limits);
-    rude_socket silent(at.far.address), half(at.far.address);
+    two_nodes nodes(limits);
+    rude_socket silent(nodes.far.address), half(nodes.far.address);
     half.say(hello_frame().substr(0, 5));
     int32_t slow = 0;
     while (slow < 2) {
-        const wire_heard told = at.far.await(MOORAGE_WIRE_TURNED_AWAY);
-        CHECK(told.event.reason == MOORAGE_WIRE_TOO_SLOW);
-        slow += static_cast<int32_t>(told.event.count);
+        const received_event received = nodes.far.wait_for(MOORAGE_WIRE_TURNED_AWAY);
+        CHECK(received.event.reason == MOORAGE_WIRE_TOO_SLOW);
+        slow += static_cast<int32_t>(received.event.count);
     }
-    rude_socket gone(at.far.address);
+    rude_socket gone(nodes.far.address);
     gone.say(hello_frame().substr(0, 20));
     gone.close();
-    const wire_heard told = at.far.await(MOORAGE_WIRE_TURNED_AWAY);
-    CHECK(told.event.reason == MOORAGE_WIRE_LOST);
-    CHECK(has(told.words, "hung up instead of a greeting"));
+    const received_event received = nodes.far.wait_for(MOORAGE_WIRE_TURNED_AWAY);
+    CHECK(received.event.reason == MOORAGE_WIRE_LOST);
+    CHECK(has(received.words, "hung up instead of a greeting"));
 }
 
 TEST_CASE("a length beyond what is taken ends the connection before memory is taken for it") {
-    two_nodes at;
+    two_nodes nodes;
     for (const uint32_t length : {(1u << 20) + 1, 1u << 30, 0xffffffffu}) {
-        const auto peer = at.greeted();
+        const auto peer = nodes.connect_greeted();
         peer->say(frame_of(length, 2, "begin"));
-        const wire_heard told = at.far.await(MOORAGE_WIRE_CLOSED);
-        CHECK(told.event.connection == at.last);
-        CHECK(told.event.reason == MOORAGE_WIRE_TOO_LONG);
-        CHECK(has(told.words, (std::to_string(length) + " bytes").c_str()));
-        CHECK(has(told.words, "1048576"));
+        const received_event received = nodes.far.wait_for(MOORAGE_WIRE_CLOSED);
+        CHECK(received.event.connection == nodes.last_accepted);
+        CHECK(received.event.reason == MOORAGE_WIRE_TOO_LONG);
+        CHECK(has(received.words, (std::to_string(length) + " bytes").c_str()));
+        CHECK(has(received.words, "1048576"));
     }
 }
 
 TEST_CASE("frames that have no place in a conversation end it") {
-    two_nodes at;
+    two_nodes nodes;
     for (const std::string &bytes : {frame_of(0, 2, ""), hello_frame(), frame_of(8, 0, "12345678"),
                                      frame_of(8, 77, "12345678"), frame_of(3000, 3, "goodbye")}) {
-        const auto peer = at.greeted();
+        const auto peer = nodes.connect_greeted();
         peer->say(message_frame("a sound one") + bytes);
-        CHECK(at.far.await(MOORAGE_WIRE_MESSAGE).bytes == "a sound one");
-        const wire_heard told = at.far.await(MOORAGE_WIRE_CLOSED);
-        CHECK(told.event.reason == MOORAGE_WIRE_MALFORMED);
+        CHECK(nodes.far.wait_for(MOORAGE_WIRE_MESSAGE).bytes == "a sound one");
+        const received_event received = nodes.far.wait_for(MOORAGE_WIRE_CLOSED);
+        CHECK(received.event.reason == MOORAGE_WIRE_MALFORMED);
     }
 }
 
 TEST_CASE("a message in pieces of a byte arrives, one that breaks off does not") {
-    two_nodes at;
-    const auto peer = at.greeted();
+    two_nodes nodes;
+    const auto peer = nodes.connect_greeted();
     const std::string frame = message_frame("byte by byte");
     for (const char byte : frame) {
         peer->say(std::string(1, byte));
-        for (const wire_heard &one : at.far.poll(0)) at.far.kept.push_back(one);
+        for (const received_event &received : nodes.far.poll(0))
+            nodes.far.kept_events.push_back(received);
     }
-    CHECK(at.far.await(MOORAGE_WIRE_MESSAGE).bytes == "byte by byte");
+    CHECK(nodes.far.wait_for(MOORAGE_WIRE_MESSAGE).bytes == "byte by byte");
     for (const bool reset : {false, true}) {
-        const auto other = at.greeted();
-        other->say(frame_of(500'000, 2, std::string(100'000, 'z')));
-        at.far.poll();
-        reset ? other->reset() : other->close();
-        const wire_heard told = at.far.await(MOORAGE_WIRE_CLOSED);
-        CHECK(told.event.reason == MOORAGE_WIRE_LOST);
-        CHECK(told.bytes.empty());
-        CHECK(!told.words.empty());
+        const auto second_peer = nodes.connect_greeted();
+        second_peer->say(frame_of(500'000, 2, std::string(100'000, 'z')));
+        nodes.far.poll();
+        reset ? second_peer->reset() : second_peer->close();
+        const received_event received = nodes.far.wait_for(MOORAGE_WIRE_CLOSED);
+        CHECK(received.event.reason == MOORAGE_WIRE_LOST);
+        CHECK(received.bytes.empty());
+        CHECK(!received.words.empty());
     }
 }
 
 TEST_CASE("a goodbye ends in order, and its words are only what can be printed") {
-    two_nodes at;
-    const auto peer = at.greeted();
+    two_nodes nodes;
+    const auto peer = nodes.connect_greeted();
     const std::string words = std::string(1, MOORAGE_WIRE_TOO_MANY) + "full\x1b[31m\n";
     peer->say(message_frame("last") + frame_of(static_cast<uint32_t>(words.size()), 3, words));
-    CHECK(at.far.await(MOORAGE_WIRE_MESSAGE).bytes == "last");
-    const wire_heard told = at.far.await(MOORAGE_WIRE_CLOSED);
-    CHECK(told.event.reason == MOORAGE_WIRE_TOO_MANY);
-    CHECK(told.words == "the peer says: full?[31m?");
+    CHECK(nodes.far.wait_for(MOORAGE_WIRE_MESSAGE).bytes == "last");
+    const received_event received = nodes.far.wait_for(MOORAGE_WIRE_CLOSED);
+    CHECK(received.event.reason == MOORAGE_WIRE_TOO_MANY);
+    CHECK(received.words == "the peer says: full?[31m?");
 }
 
 // A wire with 2 handshakes has 16 places for silent peers (8 a handshake).
@@ -181,14 +182,14 @@ TEST_CASE("silent sockets give way to who comes, and cost one event") {
     moorage_wire_limits limits = wire_limits();
     limits.handshakes_max = 2;
     limits.connect_ns = 60'000'000'000;
-    two_nodes at(limits);
+    two_nodes nodes(limits);
     std::vector<std::unique_ptr<rude_socket>> silent;
     for (size_t i = 0; i < silent_places + 4; ++i)
-        silent.push_back(std::make_unique<rude_socket>(at.far.address));
-    const wire_heard told = at.far.await(MOORAGE_WIRE_TURNED_AWAY);
-    CHECK(told.event.reason == MOORAGE_WIRE_TOO_MANY);
-    CHECK(told.event.count == 4);
-    CHECK(has(told.words, "16 connections that have not greeted are there"));
+        silent.push_back(std::make_unique<rude_socket>(nodes.far.address));
+    const received_event received = nodes.far.wait_for(MOORAGE_WIRE_TURNED_AWAY);
+    CHECK(received.event.reason == MOORAGE_WIRE_TOO_MANY);
+    CHECK(received.event.count == 4);
+    CHECK(has(received.words, "16 connections that have not greeted are there"));
     // The oldest heard why, the others nothing yet.
     for (size_t i = 0; i < silent.size(); ++i) {
         CAPTURE(i);
@@ -197,23 +198,23 @@ TEST_CASE("silent sockets give way to who comes, and cost one event") {
         CHECK(gone == (i < 4));
     }
     CHECK(has(silent.front()->hear(200), "the oldest gives way"));
-    for (int i = 0; i < 8; ++i) at.greeted();
+    for (int i = 0; i < 8; ++i) nodes.connect_greeted();
 }
 
 TEST_CASE("the network that has most of the silent sockets loses the first") {
     moorage_wire_limits limits = wire_limits();
     limits.handshakes_max = 2;
     limits.connect_ns = 60'000'000'000;
-    two_nodes at(limits);
-    rude_socket oldest(at.far.address, 9);  // and the only one of its network
+    two_nodes nodes(limits);
+    rude_socket oldest(nodes.far.address, 9);  // and the only one of its network
     std::vector<std::unique_ptr<rude_socket>> many;
     for (size_t i = 0; i < silent_places + 3; ++i)
-        many.push_back(std::make_unique<rude_socket>(at.far.address, 2));
-    CHECK(at.far.await(MOORAGE_WIRE_TURNED_AWAY).event.count == 4);
+        many.push_back(std::make_unique<rude_socket>(nodes.far.address, 2));
+    CHECK(nodes.far.wait_for(MOORAGE_WIRE_TURNED_AWAY).event.count == 4);
     char first;
     CHECK(::recv(oldest.descriptor, &first, 1, MSG_DONTWAIT | MSG_PEEK) < 0);
     oldest.say(hello_frame());
-    at.far.await(MOORAGE_WIRE_ACCEPTED);
+    nodes.far.wait_for(MOORAGE_WIRE_ACCEPTED);
     CHECK(oldest.hear(32) == hello_frame());
 }
 
@@ -221,13 +222,13 @@ TEST_CASE("handshakes that stall give way to who waits for a place") {
     moorage_wire_limits limits = wire_limits();
     limits.handshakes_max = 2;
     limits.connect_ns = 60'000'000'000;
-    two_nodes at(limits);
+    two_nodes nodes(limits);
     std::vector<std::unique_ptr<rude_socket>> half;
     for (int i = 0; i < 6; ++i) {
-        half.push_back(std::make_unique<rude_socket>(at.far.address));
+        half.push_back(std::make_unique<rude_socket>(nodes.far.address));
         half.back()->say(hello_frame().substr(0, 5));
     }
-    at.greeted();
+    nodes.connect_greeted();
     for (int i = 0; i < 2; ++i) {
         char first;
         CHECK(::recv(half[i]->descriptor, &first, 1, 0) == 0);  // it is closed, without a word
@@ -238,22 +239,22 @@ TEST_CASE("handshakes begin no faster than they may; who waits for its turn in v
     moorage_wire_limits limits = wire_limits();
     limits.handshakes_per_s = 1;
     limits.connect_ns = 300'000'000;
-    two_nodes at(limits);                                              // that was one
-    for (int i = 0; i < 20; ++i) rude_socket(at.far.address).reset();  // they take no turn
+    two_nodes nodes(limits);                                              // that was one
+    for (int i = 0; i < 20; ++i) rude_socket(nodes.far.address).reset();  // they take no turn
     std::vector<std::unique_ptr<rude_socket>> peers;
     for (int i = 0; i < 6; ++i) {
-        peers.push_back(std::make_unique<rude_socket>(at.far.address));
+        peers.push_back(std::make_unique<rude_socket>(nodes.far.address));
         peers.back()->say(hello_frame());
     }
     size_t in_vain = 0, accepted = 0;
     while (in_vain + accepted < peers.size())
-        for (const wire_heard &one : at.far.poll()) {
-            accepted += one.event.kind == MOORAGE_WIRE_ACCEPTED;
-            if (one.event.kind != MOORAGE_WIRE_TURNED_AWAY ||
-                one.event.reason != MOORAGE_WIRE_TOO_MANY)
+        for (const received_event &received : nodes.far.poll()) {
+            accepted += received.event.kind == MOORAGE_WIRE_ACCEPTED;
+            if (received.event.kind != MOORAGE_WIRE_TURNED_AWAY ||
+                received.event.reason != MOORAGE_WIRE_TOO_MANY)
                 continue;
-            in_vain += one.event.count;
-            CHECK(has(one.words, "its turn for a handshake did not come in time"));
+            in_vain += received.event.count;
+            CHECK(has(received.words, "its turn for a handshake did not come in time"));
         }
     CHECK(accepted <= 3);  // one a second, beside a machine that stands still for one
     CHECK(has(peers.back()->hear(200), "try again"));
@@ -262,20 +263,20 @@ TEST_CASE("handshakes begin no faster than they may; who waits for its turn in v
 TEST_CASE("who comes and goes leaves nothing behind") {
     moorage_wire_limits limits = wire_limits();
     limits.handshakes_per_s = 100'000;
-    two_nodes at(limits);
+    two_nodes nodes(limits);
     const auto visit = [&](int count) {
         for (int i = 0; i < count; ++i) {
-            const auto peer = at.greeted();
+            const auto peer = nodes.connect_greeted();
             peer->say(message_frame("hello") + (i % 2 ? frame_of(0, 2, "") : ""));
-            CHECK(at.far.await(MOORAGE_WIRE_MESSAGE).bytes == "hello");
+            CHECK(nodes.far.wait_for(MOORAGE_WIRE_MESSAGE).bytes == "hello");
             peer->close();
-            at.far.await(MOORAGE_WIRE_CLOSED);
+            nodes.far.wait_for(MOORAGE_WIRE_CLOSED);
         }
     };
     visit(5);
-    const size_t before = open_files();
+    const size_t old_count = open_files();
     visit(300);
-    CHECK(open_files() == before);
+    CHECK(open_files() == old_count);
 }
 
 TEST_CASE("without encryption nothing leaves or enters this machine unless it is said twice") {
@@ -287,54 +288,54 @@ TEST_CASE("without encryption nothing leaves or enters this machine unless it is
     CHECK(has(refused.failure().text, "open_network"));
     uint64_t number = 0;
     REQUIRE(careful.connect("192.0.2.1:9", number).ok());
-    const wire_heard told = careful.await(MOORAGE_WIRE_CLOSED);
-    CHECK(told.event.connection == number);
-    CHECK(told.event.reason == MOORAGE_WIRE_UNREACHABLE);
-    CHECK(has(told.words, "open_network"));
+    const received_event received = careful.wait_for(MOORAGE_WIRE_CLOSED);
+    CHECK(received.event.connection == number);
+    CHECK(received.event.reason == MOORAGE_WIRE_UNREACHABLE);
+    CHECK(has(received.words, "open_network"));
     wire_host open({{"open_network", true, "a test"}});
     REQUIRE(open.open().ok());
     CHECK(open.listen("0.0.0.0:0").ok());
 }
 
 TEST_CASE("addresses are read strictly, and names are looked up") {
-    two_nodes at;
+    two_nodes nodes;
     uint64_t number = 0;
     for (const char *text : {"127.0.0.1", "127.0.0.1:", ":80", "127.0.0.1:70000", "127.0.0.1:-1",
                              "127.0.0.1:8x", "::1:80", "[::1:80", "[nobody]:80", "127.0.0.1:0"}) {
         CAPTURE(text);
-        const auto refused = at.near.connect(text, number);
+        const auto refused = nodes.near.connect(text, number);
         REQUIRE(!refused.ok());
         CHECK(has(refused.failure().text, "host:port"));
     }
-    const auto taken = at.near.listen(at.far.address);
+    const auto taken = nodes.near.listen(nodes.far.address);
     REQUIRE(!taken.ok());
-    CHECK(has(taken.failure().text, at.far.address.c_str()));
+    CHECK(has(taken.failure().text, nodes.far.address.c_str()));
     CHECK(has(taken.failure().text, "in use; stop who has it"));
-    CHECK(!at.near.listen("localhost:0").ok());  // the system chooses no address for us
-    const std::string port = at.far.address.substr(at.far.address.rfind(':'));
-    REQUIRE(at.near.connect("localhost" + port, number).ok());
-    CHECK(at.near.await(MOORAGE_WIRE_CONNECTED, &at.far).event.connection == number);
-    at.far.await(MOORAGE_WIRE_ACCEPTED);
-    REQUIRE(at.near.connect("no-such-host.invalid:80", number).ok());
-    const wire_heard told = at.near.await(MOORAGE_WIRE_CLOSED, &at.far);
-    CHECK(told.event.reason == MOORAGE_WIRE_UNREACHABLE);
+    CHECK(!nodes.near.listen("localhost:0").ok());  // the system chooses no address for us
+    const std::string port = nodes.far.address.substr(nodes.far.address.rfind(':'));
+    REQUIRE(nodes.near.connect("localhost" + port, number).ok());
+    CHECK(nodes.near.wait_for(MOORAGE_WIRE_CONNECTED, &nodes.far).event.connection == number);
+    nodes.far.wait_for(MOORAGE_WIRE_ACCEPTED);
+    REQUIRE(nodes.near.connect("no-such-host.invalid:80", number).ok());
+    const received_event received = nodes.near.wait_for(MOORAGE_WIRE_CLOSED, &nodes.far);
+    CHECK(received.event.reason == MOORAGE_WIRE_UNREACHABLE);
 }
 
 TEST_CASE("a peer that takes nothing fills its own queue, and its end is told of") {
-    two_nodes at;
-    const auto peer = at.greeted();
+    two_nodes nodes;
+    const auto peer = nodes.connect_greeted();
     const std::string big(200'000, 'b');
     int taken = 0;
-    while (taken < 500 && at.far.send(at.last, big) <= MOORAGE_WIRE_TAKEN) ++taken;
+    while (taken < 500 && nodes.far.send(nodes.last_accepted, big) <= MOORAGE_WIRE_TAKEN) ++taken;
     CHECK(taken < 500);
-    CHECK(at.far.send(at.last, big) == MOORAGE_WIRE_FULL);
-    CHECK(at.far.send(at.in, "others are not held up") == MOORAGE_WIRE_DONE);
-    CHECK(at.near.await(MOORAGE_WIRE_MESSAGE, &at.far).bytes == "others are not held up");
+    CHECK(nodes.far.send(nodes.last_accepted, big) == MOORAGE_WIRE_FULL);
+    CHECK(nodes.far.send(nodes.far_connection, "others are not held up") == MOORAGE_WIRE_DONE);
+    CHECK(nodes.near.wait_for(MOORAGE_WIRE_MESSAGE, &nodes.far).bytes == "others are not held up");
     peer->reset();
-    const wire_heard told = at.far.await(MOORAGE_WIRE_CLOSED);
-    CHECK(told.event.connection == at.last);
-    CHECK(told.event.reason == MOORAGE_WIRE_LOST);
-    CHECK(at.far.send(at.last, big) == MOORAGE_WIRE_GONE);
+    const received_event received = nodes.far.wait_for(MOORAGE_WIRE_CLOSED);
+    CHECK(received.event.connection == nodes.last_accepted);
+    CHECK(received.event.reason == MOORAGE_WIRE_LOST);
+    CHECK(nodes.far.send(nodes.last_accepted, big) == MOORAGE_WIRE_GONE);
 }
 
 }  // namespace wire_tcp_test

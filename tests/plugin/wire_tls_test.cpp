@@ -19,34 +19,34 @@ using moorage::test::certify;
 using moorage::test::frame_of;
 using moorage::test::hello_frame;
 using moorage::test::message_frame;
+using moorage::test::received_event;
 using moorage::test::rude_socket;
-using moorage::test::wire_heard;
 using moorage::test::wire_host;
 using moorage::test::wire_limits;
 using moorage::test::write_revoked;
 
 const certificate_folder &files() {
-    static certificate_folder made;
+    static certificate_folder folder;
     static const bool written = [] {
-        made.write("a", certify("DNS:node-a", &made.authority));
-        made.write("b", certify("DNS:node-b,DNS:another", &made.authority));
-        made.write("expired", certify("DNS:node-b", &made.authority, -3600));
-        made.write("nameless", certify("", &made.authority));
-        made.write("address", certify("IP:127.0.0.1", &made.authority));
-        made.write("star", certify("DNS:*.node", &made.authority));
-        const certified other = certify("", nullptr);
-        made.write("other_ca", other);
-        made.write("stranger", certify("DNS:node-b", &other));
+        folder.write("a", certify("DNS:node-a", &folder.authority));
+        folder.write("b", certify("DNS:node-b,DNS:another", &folder.authority));
+        folder.write("expired", certify("DNS:node-b", &folder.authority, -3600));
+        folder.write("nameless", certify("", &folder.authority));
+        folder.write("address", certify("IP:127.0.0.1", &folder.authority));
+        folder.write("star", certify("DNS:*.node", &folder.authority));
+        const certified other_authority = certify("", nullptr);
+        folder.write("other_ca", other_authority);
+        folder.write("stranger", certify("DNS:node-b", &other_authority));
         return true;
     }();
     (void)written;
-    return made;
+    return folder;
 }
 
-settings tls(const std::string &who, const std::string &ca = "ca") {
+settings tls(const std::string &name, const std::string &ca = "ca") {
     return {{"security", std::string("tls"), "a test"},
-            {"certificate", files().file(who + ".pem"), "a test"},
-            {"key", files().file(who + ".key"), "a test"},
+            {"certificate", files().file(name + ".pem"), "a test"},
+            {"key", files().file(name + ".key"), "a test"},
             {"ca", files().file(ca + ".pem"), "a test"}};
 }
 
@@ -55,8 +55,8 @@ bool has(const std::string &text, const char *part) { return text.find(part) != 
 // A node that listens as node-a.
 struct listening : wire_host {
     explicit listening(const moorage_wire_limits &limits = wire_limits(),
-                       const settings &given = tls("a"))
-        : wire_host(given) {
+                       const settings &params = tls("a"))
+        : wire_host(params) {
         REQUIRE(open(limits).ok());
         REQUIRE(listen().ok());
     }
@@ -64,51 +64,52 @@ struct listening : wire_host {
 
 // One that calls node-a at its address.
 struct calling : wire_host {
-    calling(const std::string &at, const settings &given) : wire_host(given) {
+    calling(const std::string &server_address, const settings &params) : wire_host(params) {
         REQUIRE(open().ok());
-        REQUIRE(connect(at, number, "node-a").ok());
+        REQUIRE(connect(server_address, number, "node-a").ok());
     }
     uint64_t number = 0;
 };
 
 // The text with which `a` refuses `b`.
-std::string turned_away(wire_host &a, wire_host &b) {
-    const wire_heard told = a.await(MOORAGE_WIRE_TURNED_AWAY, &b);
-    CHECK(told.event.reason == MOORAGE_WIRE_STRANGER);
-    return told.words;
+std::string wait_turned_away(wire_host &a, wire_host &b) {
+    const received_event received = a.wait_for(MOORAGE_WIRE_TURNED_AWAY, &b);
+    CHECK(received.event.reason == MOORAGE_WIRE_STRANGER);
+    return received.words;
 }
 
 // node-a's parameters, with a certificate revocation list.
 settings with_revoked(const std::string &list) {
-    settings made = tls("a");
-    made.push_back({"revoked", files().file(list), "a test"});
-    return made;
+    settings params = tls("a");
+    params.push_back({"revoked", files().file(list), "a test"});
+    return params;
 }
 
 // OpenSSL as a client, with or without a certificate.
 class bare_client {
 public:
-    bare_client(const std::string &address, const char *who, int version = TLS1_3_VERSION)
+    bare_client(const std::string &address, const char *name, int version = TLS1_3_VERSION)
         : socket(address), context_(SSL_CTX_new(TLS_client_method()), SSL_CTX_free) {
         SSL_CTX_set_max_proto_version(context_.get(), version);
-        if (who) {
+        if (name) {
             SSL_CTX_use_certificate_file(
-                context_.get(), files().file(who + std::string(".pem")).c_str(), SSL_FILETYPE_PEM);
+                context_.get(), files().file(name + std::string(".pem")).c_str(), SSL_FILETYPE_PEM);
             SSL_CTX_use_PrivateKey_file(
-                context_.get(), files().file(who + std::string(".key")).c_str(), SSL_FILETYPE_PEM);
+                context_.get(), files().file(name + std::string(".key")).c_str(), SSL_FILETYPE_PEM);
         }
         ssl_.reset(SSL_new(context_.get()), SSL_free);
         SSL_set_fd(ssl_.get(), socket.descriptor);
-        fcntl_nonblocking();
+        set_receive_timeout();
     }
-    // Goes on with the handshake while `other` polls; whether it came to an end.
-    bool shake(wire_host &other) {
+    // Goes on with the handshake while `server` polls; whether it came to an end.
+    bool try_handshake(wire_host &server) {
         for (int i = 0; i < 200; ++i) {
             const int answer = SSL_connect(ssl_.get());
             if (answer == 1) return true;
-            const int why = SSL_get_error(ssl_.get(), answer);
-            if (why != SSL_ERROR_WANT_READ && why != SSL_ERROR_WANT_WRITE) return false;
-            for (const wire_heard &one : other.poll()) other.kept.push_back(one);
+            const int error = SSL_get_error(ssl_.get(), answer);
+            if (error != SSL_ERROR_WANT_READ && error != SSL_ERROR_WANT_WRITE) return false;
+            for (const received_event &received : server.poll())
+                server.kept_events.push_back(received);
         }
         return false;
     }
@@ -119,7 +120,7 @@ public:
     rude_socket socket;
 
 private:
-    void fcntl_nonblocking() const {
+    void set_receive_timeout() const {
         timeval none{0, 2000};
         ::setsockopt(socket.descriptor, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof(none));
     }
@@ -135,39 +136,39 @@ TEST_CASE("two nodes know each other by the names in their certificates") {
     REQUIRE(b.open().ok());
     uint64_t number = 0;
     REQUIRE(b.connect(a.address, number, "node-a").ok());
-    const wire_heard connected = b.await(MOORAGE_WIRE_CONNECTED, &a);
+    const received_event connected = b.wait_for(MOORAGE_WIRE_CONNECTED, &a);
     CHECK(connected.identity == "node-a");
     CHECK(connected.event.flags == MOORAGE_WIRE_SECURE);
-    const wire_heard accepted = a.await(MOORAGE_WIRE_ACCEPTED, &b);
+    const received_event accepted = a.wait_for(MOORAGE_WIRE_ACCEPTED, &b);
     CHECK(accepted.identity == "node-b");
     CHECK(accepted.event.flags == MOORAGE_WIRE_SECURE);
     const std::string text(700'000, 's');
     CHECK(b.send(number, text) <= MOORAGE_WIRE_TAKEN);
-    CHECK(a.await(MOORAGE_WIRE_MESSAGE, &b).bytes == text);
-    for (const char *other : {"node-b", "node", "NODE-A", "node-a.", "another"}) {
-        REQUIRE(b.connect(a.address, number, other).ok());
-        const wire_heard told = b.await(MOORAGE_WIRE_CLOSED, &a);
-        CHECK(told.event.reason == MOORAGE_WIRE_STRANGER);
-        CHECK(has(told.words, (std::string("it is node-a, and not ") + other).c_str()));
+    CHECK(a.wait_for(MOORAGE_WIRE_MESSAGE, &b).bytes == text);
+    for (const char *wrong_name : {"node-b", "node", "NODE-A", "node-a.", "another"}) {
+        REQUIRE(b.connect(a.address, number, wrong_name).ok());
+        const received_event received = b.wait_for(MOORAGE_WIRE_CLOSED, &a);
+        CHECK(received.event.reason == MOORAGE_WIRE_STRANGER);
+        CHECK(has(received.words, (std::string("it is node-a, and not ") + wrong_name).c_str()));
     }
 }
 
 TEST_CASE("whom the authority does not vouch for takes no part, and both sides hear why") {
     struct {
-        const char *who, *words;
+        const char *name, *words;
     } cases[] = {{"stranger", "certificate is refused"},
                  {"expired", "expired"},
                  {"nameless", "names nobody"},
                  {"address", "names nobody"},
                  {"star", "names nobody"}};
     listening a;
-    for (const auto &[who, words] : cases) {
-        const std::string name = who;
+    for (const auto &[file_name, words] : cases) {
+        const std::string name = file_name;
         CAPTURE(name);
         calling b(a.address, tls(name));
-        const std::string told = turned_away(a, b);
-        CHECK_MESSAGE(has(told, words), told);
-        const wire_heard closed = b.await(MOORAGE_WIRE_CLOSED, &a);
+        const std::string reason = wait_turned_away(a, b);
+        CHECK_MESSAGE(has(reason, words), reason);
+        const received_event closed = b.wait_for(MOORAGE_WIRE_CLOSED, &a);
         CHECK(closed.event.connection == b.number);
         CHECK(!closed.words.empty());
     }
@@ -176,9 +177,9 @@ TEST_CASE("whom the authority does not vouch for takes no part, and both sides h
     REQUIRE(b.open().ok());
     uint64_t number = 0;
     REQUIRE(b.connect(a.address, number).ok());
-    const wire_heard told = b.await(MOORAGE_WIRE_CLOSED, &a);
-    CHECK(told.event.reason == MOORAGE_WIRE_STRANGER);
-    CHECK(a.await(MOORAGE_WIRE_TURNED_AWAY, &b).event.reason == MOORAGE_WIRE_STRANGER);
+    const received_event received = b.wait_for(MOORAGE_WIRE_CLOSED, &a);
+    CHECK(received.event.reason == MOORAGE_WIRE_STRANGER);
+    CHECK(a.wait_for(MOORAGE_WIRE_TURNED_AWAY, &b).event.reason == MOORAGE_WIRE_STRANGER);
 }
 
 TEST_CASE("who is revoked takes no part, and nobody does by a list that is out of date") {
@@ -186,19 +187,19 @@ TEST_CASE("who is revoked takes no part, and nobody does by a list that is out o
     files().write("gone", gone);
     write_revoked(files().file("revoked.crl"), files().authority, {gone});
     write_revoked(files().file("old.crl"), files().authority, {}, -60);
-    const auto words_of = [](const char *who, const char *list) {
+    const auto words_of = [](const char *name, const char *list) {
         listening a(wire_limits(), with_revoked(list));
-        calling b(a.address, tls(who));
-        return turned_away(a, b);
+        calling b(a.address, tls(name));
+        return wait_turned_away(a, b);
     };
     CHECK(has(words_of("gone", "revoked.crl"), "revoked"));
     CHECK(has(words_of("b", "old.crl"), "CRL has expired"));
     listening a(wire_limits(), with_revoked("revoked.crl"));
     calling b(a.address, tls("b"));
-    CHECK(b.await(MOORAGE_WIRE_CONNECTED, &a).event.connection == b.number);
+    CHECK(b.wait_for(MOORAGE_WIRE_CONNECTED, &a).event.connection == b.number);
     for (const char *file : {"a.pem", "missing.crl"}) {
-        wire_host at(with_revoked(file));
-        const auto refused = at.open();
+        wire_host host(with_revoked(file));
+        const auto refused = host.open();
         REQUIRE(!refused.ok());
         CHECK(has(refused.failure().text, "revoked"));
         CHECK(has(refused.failure().text, file));
@@ -208,13 +209,13 @@ TEST_CASE("who is revoked takes no part, and nobody does by a list that is out o
 TEST_CASE("a client without certificate, or of an older TLS, is turned away") {
     listening a;
     bare_client nobody(a.address, nullptr);
-    nobody.shake(a);  // TLS 1.3 lets the client believe that it is in
-    const wire_heard told = a.await(MOORAGE_WIRE_TURNED_AWAY);
-    CHECK(told.event.reason == MOORAGE_WIRE_STRANGER);
-    CHECK(has(told.words, "no certificate"));
+    nobody.try_handshake(a);  // TLS 1.3 lets the client believe that it is in
+    const received_event received = a.wait_for(MOORAGE_WIRE_TURNED_AWAY);
+    CHECK(received.event.reason == MOORAGE_WIRE_STRANGER);
+    CHECK(has(received.words, "no certificate"));
     bare_client old(a.address, "b", TLS1_2_VERSION);
-    CHECK(!old.shake(a));
-    const wire_heard older = a.await(MOORAGE_WIRE_TURNED_AWAY);
+    CHECK(!old.try_handshake(a));
+    const received_event older = a.wait_for(MOORAGE_WIRE_TURNED_AWAY);
     CHECK(older.event.reason == MOORAGE_WIRE_MALFORMED);
     CHECK(has(older.words, "TLS 1.3"));
 }
@@ -227,29 +228,29 @@ TEST_CASE("bytes that are no TLS, and TLS that breaks off, end what they began")
          {std::string("GET / HTTP/1.1\r\n\r\n"), hello_frame(), std::string(300, '\xee')}) {
         rude_socket peer(a.address);
         peer.say(bytes);
-        CHECK(a.await(MOORAGE_WIRE_TURNED_AWAY).event.reason == MOORAGE_WIRE_MALFORMED);
+        CHECK(a.wait_for(MOORAGE_WIRE_TURNED_AWAY).event.reason == MOORAGE_WIRE_MALFORMED);
     }
     {
         rude_socket half(a.address);
         half.say(std::string("\x16\x03\x01\x02\x00\x01\x00\x01", 8));  // a record's begin
-        CHECK(a.await(MOORAGE_WIRE_TURNED_AWAY).event.reason == MOORAGE_WIRE_TOO_SLOW);
+        CHECK(a.wait_for(MOORAGE_WIRE_TURNED_AWAY).event.reason == MOORAGE_WIRE_TOO_SLOW);
     }
     {
         rude_socket gone(a.address);
         gone.say(std::string("\x16\x03\x01\x02\x00\x01\x00\x01", 8));
         gone.close();
-        CHECK(a.await(MOORAGE_WIRE_TURNED_AWAY).event.reason == MOORAGE_WIRE_LOST);
+        CHECK(a.wait_for(MOORAGE_WIRE_TURNED_AWAY).event.reason == MOORAGE_WIRE_LOST);
     }
     bare_client cut(a.address, "b");
-    REQUIRE(cut.shake(a));
+    REQUIRE(cut.try_handshake(a));
     CHECK(cut.say(hello_frame()));
-    const uint64_t number = a.await(MOORAGE_WIRE_ACCEPTED).event.connection;
+    const uint64_t number = a.wait_for(MOORAGE_WIRE_ACCEPTED).event.connection;
     CHECK(cut.say(message_frame("whole") + frame_of(5000, 2, std::string(1000, 'h'))));
-    CHECK(a.await(MOORAGE_WIRE_MESSAGE).bytes == "whole");
+    CHECK(a.wait_for(MOORAGE_WIRE_MESSAGE).bytes == "whole");
     cut.socket.close();  // without a word of TLS: truncation
-    const wire_heard told = a.await(MOORAGE_WIRE_CLOSED);
-    CHECK(told.event.connection == number);
-    CHECK(told.event.reason == MOORAGE_WIRE_LOST);
+    const received_event received = a.wait_for(MOORAGE_WIRE_CLOSED);
+    CHECK(received.event.connection == number);
+    CHECK(received.event.reason == MOORAGE_WIRE_LOST);
 }
 
 TEST_CASE("one side with TLS and the other without come to an end that says so") {
@@ -259,45 +260,45 @@ TEST_CASE("one side with TLS and the other without come to an end that says so")
         wire_host plain;
         REQUIRE(plain.open().ok());
         REQUIRE(plain.connect(a.address, number).ok());
-        const wire_heard told = plain.await(MOORAGE_WIRE_CLOSED, &a);
-        CHECK(told.event.reason == MOORAGE_WIRE_LOST);
-        CHECK(has(told.words, "is security the same on both sides?"));
-        CHECK(a.await(MOORAGE_WIRE_TURNED_AWAY, &plain).event.reason == MOORAGE_WIRE_MALFORMED);
+        const received_event received = plain.wait_for(MOORAGE_WIRE_CLOSED, &a);
+        CHECK(received.event.reason == MOORAGE_WIRE_LOST);
+        CHECK(has(received.words, "is security the same on both sides?"));
+        CHECK(a.wait_for(MOORAGE_WIRE_TURNED_AWAY, &plain).event.reason == MOORAGE_WIRE_MALFORMED);
     }
     wire_host plain, b(tls("b"));
     REQUIRE(plain.open().ok());
     REQUIRE(plain.listen().ok());
     REQUIRE(b.open().ok());
     REQUIRE(b.connect(plain.address, number).ok());
-    CHECK(has(plain.await(MOORAGE_WIRE_TURNED_AWAY, &b).words, "speaks TLS"));
-    CHECK(b.await(MOORAGE_WIRE_CLOSED, &plain).event.reason == MOORAGE_WIRE_MALFORMED);
+    CHECK(has(plain.wait_for(MOORAGE_WIRE_TURNED_AWAY, &b).words, "speaks TLS"));
+    CHECK(b.wait_for(MOORAGE_WIRE_CLOSED, &plain).event.reason == MOORAGE_WIRE_MALFORMED);
 }
 
 TEST_CASE("files that cannot be used are named, and nothing of them is told") {
     const std::string secret = [] {
-        std::ifstream in(files().file("a.key"));
-        return std::string(std::istreambuf_iterator<char>(in), {});
+        std::ifstream input(files().file("a.key"));
+        return std::string(std::istreambuf_iterator<char>(input), {});
     }();
     for (const char *key : {"certificate", "key", "ca"}) {
-        settings given = tls("a");
-        for (auto &one : given)
-            if (one.key == key) one.value = files().file("missing.pem");
-        wire_host at(given);
-        const auto refused = at.open();
+        settings params = tls("a");
+        for (auto &setting : params)
+            if (setting.key == key) setting.value = files().file("missing.pem");
+        wire_host host(params);
+        const auto refused = host.open();
         REQUIRE(!refused.ok());
         CHECK(has(refused.failure().text, "missing.pem"));
         CHECK(has(refused.failure().text, key));
-        for (auto &one : given)
-            if (one.key == key) one.value = std::string();
-        wire_host without(given);
+        for (auto &setting : params)
+            if (setting.key == key) setting.value = std::string();
+        wire_host without(params);
         const auto none = without.open();
         REQUIRE(!none.ok());
         CHECK(has(none.failure().text, (std::string("needs ") + key).c_str()));
     }
-    settings given = tls("a");
-    given[2].value = files().file("b.key");  // of another certificate
-    wire_host at(given);
-    const auto refused = at.open();
+    settings params = tls("a");
+    params[2].value = files().file("b.key");  // of another certificate
+    wire_host host(params);
+    const auto refused = host.open();
     REQUIRE(!refused.ok());
     CHECK(has(refused.failure().text, "b.key"));
     for (size_t i = 40; i + 16 < secret.size(); i += 16)
@@ -308,8 +309,9 @@ TEST_CASE("the conformance kit passes tcp through TLS") {
     const std::filesystem::path build = MOORAGE_BINARY_DIR;
     std::string command = "'" + (build / "bin/moorage").string() + "' plugins check '" +
                           (build / "plugins/wire/tcp.so").string() + "' --timeout 60";
-    for (const auto &one : tls("a"))
-        command += " --param 'wire." + one.key + "=" + std::get<std::string>(one.value) + "'";
+    for (const auto &setting : tls("a"))
+        command +=
+            " --param 'wire." + setting.key + "=" + std::get<std::string>(setting.value) + "'";
     const int state = std::system((command + " > /dev/null").c_str());
     CHECK(WIFEXITED(state));
     CHECK(WEXITSTATUS(state) == 0);

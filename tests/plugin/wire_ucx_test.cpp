@@ -28,12 +28,12 @@ struct ucx_host {
     core::registry known;
     std::unique_ptr<core::instance> wire;
 
-    explicit ucx_host(core::settings given = {}) {
+    explicit ucx_host(core::settings params = {}) {
         const std::vector<std::filesystem::path> files = {library};
         REQUIRE(known.scan(files).ok());
-        auto made = core::instance::create(**known.find("ucx", "wire"), given, {});
-        REQUIRE(made.ok());
-        wire = std::move(*made);
+        auto created = core::instance::create(**known.find("ucx", "wire"), params, {});
+        REQUIRE(created.ok());
+        wire = std::move(*created);
         moorage_limits nothing{};
         nothing.size = sizeof(nothing);
         REQUIRE(wire->activate(nothing).ok());
@@ -44,16 +44,16 @@ struct ucx_host {
             return wire->wire->open(plugin, &limits);
         });
     }
-    core::status listen(const char *where) {
+    core::status listen(const char *bind_address) {
         char bound[MOORAGE_WIRE_ADDRESS_MAX] = "";
         uint64_t listener = 0;
         return wire->control(core::entry_point::wire_listen, [&](moorage_plugin *plugin) {
-            return wire->wire->listen(plugin, where, bound, &listener);
+            return wire->wire->listen(plugin, bind_address, bound, &listener);
         });
     }
-    core::status connect(const char *where, const char *identity = nullptr) {
+    core::status connect(const char *peer_address, const char *identity = nullptr) {
         uint64_t number = 0;
-        const moorage_wire_target target{sizeof(target), MOORAGE_WIRE_CALLS, &where, 1, 0,
+        const moorage_wire_target target{sizeof(target), MOORAGE_WIRE_CALLS, &peer_address, 1, 0,
                                          identity};
         return wire->control(core::entry_point::wire_connect, [&](moorage_plugin *plugin) {
             return wire->wire->connect(plugin, &target, &number);
@@ -62,35 +62,37 @@ struct ucx_host {
 };
 
 // Whether it is there to be tested.
-bool built() {
+bool is_available() {
     if (!std::filesystem::exists(library)) {
         test::skip("the ucx wire is not built (libucx-dev)");
         return false;
     }
-    ucx_host at;
-    if (const auto done = at.open(); !done) {
+    ucx_host host;
+    if (const auto done = host.open(); !done) {
         test::skip("UCX does not begin here: " + done.failure().text);
         return false;
     }
     return true;
 }
 
-core::settings trusting(const std::string &networks) { return {{"trusted", networks, "here"}}; }
+core::settings trusting_params(const std::string &networks) {
+    return {{"trusted", networks, "here"}};
+}
 
-std::string refusal(const core::status &of) {
-    REQUIRE_FALSE(of.ok());
-    return of.failure().text;
+std::string refusal(const core::status &result) {
+    REQUIRE_FALSE(result.ok());
+    return result.failure().text;
 }
 
 }  // namespace
 
 TEST_CASE("the conformance kit passes ucx, as it chooses and over tcp") {
-    if (!built()) return;
-    for (const char *more : {"", " --param wire.transports=tcp"}) {
-        CAPTURE(more);
+    if (!is_available()) return;
+    for (const char *extra_options : {"", " --param wire.transports=tcp"}) {
+        CAPTURE(extra_options);
         const int state =
             std::system(("'" + (build / "bin/moorage").string() + "' plugins check '" +
-                         library.string() + "' --timeout 60" + more + " > /dev/null")
+                         library.string() + "' --timeout 60" + extra_options + " > /dev/null")
                             .c_str());
         CHECK(WIFEXITED(state));
         CHECK(WEXITSTATUS(state) == 0);
@@ -98,13 +100,13 @@ TEST_CASE("the conformance kit passes ucx, as it chooses and over tcp") {
 }
 
 TEST_CASE("it stays within the networks that are trusted") {
-    if (!built()) return;
+    if (!is_available()) return;
     ucx_host loopback;
     REQUIRE(loopback.open().ok());
     CHECK(loopback.listen("127.0.0.1:0").ok());
     CHECK(has(refusal(loopback.listen("0.0.0.0:0")), "in no network that trusted names"));
     CHECK(has(refusal(loopback.connect("10.1.2.3:9")), "in no network that trusted names"));
-    ucx_host wider(trusting("10.1.2.0/23, 127.0.0.1/32"));
+    ucx_host wider(trusting_params("10.1.2.0/23, 127.0.0.1/32"));
     REQUIRE(wider.open().ok());
     CHECK(wider.connect("10.1.2.0:9").ok());
     CHECK(wider.connect("10.1.3.255:9").ok());
@@ -115,26 +117,26 @@ TEST_CASE("it stays within the networks that are trusted") {
 }
 
 TEST_CASE("what it cannot use is told in words") {
-    if (!built()) return;
+    if (!is_available()) return;
     struct {
         const char *networks, *part;
-    } const all[] = {{"", "trusted names no network"},
-                     {"10.0.0.0", "10.0.0.0 is no network"},
-                     {"10.0.0.0/33", "10.0.0.0/33 is no network"},
-                     {"ten/8", "ten/8 is no network"},
-                     {"::1/129", "::1/129 is no network"}};
-    for (const auto &one : all) {
-        CAPTURE(one.networks);
-        ucx_host at(trusting(one.networks));
-        CHECK(has(refusal(at.open()), one.part));
+    } const cases[] = {{"", "trusted names no network"},
+                       {"10.0.0.0", "10.0.0.0 is no network"},
+                       {"10.0.0.0/33", "10.0.0.0/33 is no network"},
+                       {"ten/8", "ten/8 is no network"},
+                       {"::1/129", "::1/129 is no network"}};
+    for (const auto &entry : cases) {
+        CAPTURE(entry.networks);
+        ucx_host host(trusting_params(entry.networks));
+        CHECK(has(refusal(host.open()), entry.part));
     }
-    ucx_host at;
-    REQUIRE(at.open().ok());
-    CHECK(has(refusal(at.connect("127.0.0.1:9", "somebody")), "ucx knows no identities"));
-    CHECK(has(refusal(at.connect("127.0.0.1")), "no port"));
-    CHECK(has(refusal(at.connect("127.0.0.1:0")), "port 0"));
-    CHECK(has(refusal(at.connect("127.0.0.1:65536")), "a port is 0 to 65535"));
-    CHECK(has(refusal(at.connect("node-a:9")), "numbers only"));
+    ucx_host host;
+    REQUIRE(host.open().ok());
+    CHECK(has(refusal(host.connect("127.0.0.1:9", "somebody")), "ucx knows no identities"));
+    CHECK(has(refusal(host.connect("127.0.0.1")), "no port"));
+    CHECK(has(refusal(host.connect("127.0.0.1:0")), "port 0"));
+    CHECK(has(refusal(host.connect("127.0.0.1:65536")), "a port is 0 to 65535"));
+    CHECK(has(refusal(host.connect("node-a:9")), "numbers only"));
 }
 
 }  // namespace wire_ucx_test

@@ -22,7 +22,7 @@ const std::string machine =
 bool chance(random_stream &draws, uint64_t percent) { return draws.below(100) < percent; }
 
 template <class Value>
-Value one_of(random_stream &draws, const std::vector<Value> &values) {
+Value pick(random_stream &draws, const std::vector<Value> &values) {
     return values[draws.below(values.size())];
 }
 
@@ -43,7 +43,7 @@ bool has_avx512() {
 
 // Which vectors a policy uses changes nothing that it decides: those that this processor lacks are
 // left to it.
-std::string there(const std::string &choice) {
+std::string available_vectors(const std::string &choice) {
     if (choice == "avx512" && !has_avx512()) return "auto";
 #if defined(__x86_64__)
     if (choice == "avx2" && !__builtin_cpu_supports("avx2")) return "auto";
@@ -69,10 +69,10 @@ std::string value_of(random_stream &draws, const moorage_param &p) {
             return real_text(low + (high - low) * double(draws.below(9)) / 8);
         }
         default:
-            return format("\"{}\"",
-                          p.plugin_text_choices
-                              ? there(one_of(draws, core::split(p.plugin_text_choices, '|')))
-                              : std::string(p.plugin_text_default));
+            return format("\"{}\"", p.plugin_text_choices
+                                        ? available_vectors(
+                                              pick(draws, core::split(p.plugin_text_choices, '|')))
+                                        : std::string(p.plugin_text_default));
     }
 }
 
@@ -82,59 +82,61 @@ config_maker::config_maker(const core::registry &known, std::filesystem::path de
     : known_(known), demo_(std::move(demo)) {
     sources_ = {{3, 8, 2, true, true},   {4, 16, 4, true, true}, {2, 6, 1, true, false},
                 {5, 12, 3, false, true}, {1, 4, 2, true, true},  {3, 40, 6, true, true}};
-    for (const source_file &of : sources_) write_source(of);
+    for (const source_file &source : sources_) write_source(source);
 }
 
-void config_maker::write_source(const source_file &of) {
-    const toy::folder &to = folders_.emplace_back();
-    toy::write_files(to, of.layers, of.experts, of.top_k);
+void config_maker::write_source(const source_file &source) {
+    const toy::folder &folder = folders_.emplace_back();
+    toy::write_files(folder, source.layers, source.experts, source.top_k);
     std::string slow = toy::device_toml;
     const std::string fast = "memory_bytes_per_s = 1000e9";
     slow.replace(slow.find(fast), fast.size(), "memory_bytes_per_s = 300e9");
-    to.write("slow.toml", slow);
+    folder.write("slow.toml", slow);
     core::synth_options options;
-    options.layers = of.layers, options.experts = of.experts, options.top_k = of.top_k;
+    options.layers = source.layers, options.experts = source.experts, options.top_k = source.top_k;
     options.tokens = trace_tokens;
     options.requests = 5;
     options.reuse = 0.4;
     options.domains = 2;
-    options.gate_scores = of.scores;
-    options.predictions = of.predictions ? std::min(of.experts, 2 * of.top_k) : 0;
+    options.gate_scores = source.scores;
+    options.predictions = source.predictions ? std::min(source.experts, 2 * source.top_k) : 0;
     options.prediction_accuracy = 0.7;
     options.seed = folders_.size();
     auto data = core::synthesize(options);
     if (!data) std::abort();
     data->metadata["model"] = "toy";
     // Weights as a model has them: the chosen ones' scores, which add up to 1.
-    for (size_t row = 0; of.scores && row < trace_tokens * of.layers; ++row) {
+    for (size_t row = 0; source.scores && row < trace_tokens * source.layers; ++row) {
         double sum = 0;
         const auto score = [&](uint32_t rank) {
-            return data->gate_scores.values[row * of.experts + data->chosen[row * of.top_k + rank]];
+            return data->gate_scores
+                .values[row * source.experts + data->chosen[row * source.top_k + rank]];
         };
-        for (uint32_t rank = 0; rank < of.top_k; ++rank) sum += double{score(rank)};
-        for (uint32_t rank = 0; rank < of.top_k; ++rank)
+        for (uint32_t rank = 0; rank < source.top_k; ++rank) sum += double{score(rank)};
+        for (uint32_t rank = 0; rank < source.top_k; ++rank)
             data->weights.values.push_back(sum > 0 ? static_cast<float>(double{score(rank)} / sum)
-                                                   : 1.0f / float(of.top_k));
+                                                   : 1.0f / float(source.top_k));
     }
-    if (!core::write_trace(*data, to / "trace.safetensors")) std::abort();
+    if (!core::write_trace(*data, folder / "trace.safetensors")) std::abort();
 }
 
 // A policy of the kind, with some of its parameters set. Mostly one whose needs the run meets
 // (MOORAGE_NEEDS_*).
 std::string config_maker::stage(random_stream &draws, std::string_view kind, uint32_t lacking,
-                                const std::string &more) const {
-    const bool any = chance(draws, 10);
+                                const std::string &extra_lines) const {
+    const bool ignores_needs = chance(draws, 10);
     std::vector<const core::policy *> fit;
-    const std::string_view of_kind = kind.substr(0, kind.find('.'));  // "cache.host"
-    for (const core::policy &one : known_.policies())
-        if (one.is(of_kind) && (any || (one.descriptor->needs & lacking) == 0)) fit.push_back(&one);
+    const std::string_view base_kind = kind.substr(0, kind.find('.'));  // "cache.host"
+    for (const core::policy &policy : known_.policies())
+        if (policy.is(base_kind) && (ignores_needs || (policy.descriptor->needs & lacking) == 0))
+            fit.push_back(&policy);
     if (fit.empty()) return "";
-    std::ranges::sort(fit, {}, [](const core::policy *one) { return one->name(); });
+    std::ranges::sort(fit, {}, [](const core::policy *policy) { return policy->name(); });
     const auto wild = std::ranges::find_if(
-        fit, [](const core::policy *one) { return one->name().starts_with("anything_"); });
+        fit, [](const core::policy *policy) { return policy->name().starts_with("anything_"); });
     const core::policy &chosen =
-        wild != fit.end() && chance(draws, 60) ? **wild : *one_of(draws, fit);
-    std::string text = format("[{}]\nplugin = \"{}\"\n{}", kind, chosen.name(), more);
+        wild != fit.end() && chance(draws, 60) ? **wild : *pick(draws, fit);
+    std::string text = format("[{}]\nplugin = \"{}\"\n{}", kind, chosen.name(), extra_lines);
     for (const moorage_param &p : chosen.params)
         if (chance(draws, 30)) text += format("{} = {}\n", p.plugin_key, value_of(draws, p));
     return text;
@@ -154,18 +156,18 @@ std::string config_maker::stages(random_stream &draws, uint32_t lacking) const {
 }
 
 // `memory`: further keys of [memory].
-std::string config_maker::of_trace(random_stream &draws, const source_file &of,
-                                   const std::string &memory) const {
-    const uint64_t pages = uint64_t{of.layers} * of.experts, batch = 1 + draws.below(4);
+std::string config_maker::trace_text(random_stream &draws, const source_file &source,
+                                     const std::string &memory) const {
+    const uint64_t pages = uint64_t{source.layers} * source.experts, batch = 1 + draws.below(4);
     const uint64_t prefill = chance(draws, 60) ? 0 : draws.below(8);
-    const uint64_t buffer = chance(draws, 30) ? of.top_k : draws.below(2 * of.experts + 2);
+    const uint64_t buffer = chance(draws, 30) ? source.top_k : draws.below(2 * source.experts + 2);
     const bool per_layer = chance(draws, 60);
     uint32_t lacking = MOORAGE_NEEDS_SERVERS;
     if (batch != 1 || prefill != 0) lacking |= MOORAGE_NEEDS_FUTURE;
-    if (!of.scores) lacking |= MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS;
-    if (!of.predictions || buffer == 0) lacking |= MOORAGE_NEEDS_PREDICTIONS;
+    if (!source.scores) lacking |= MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS;
+    if (!source.predictions || buffer == 0) lacking |= MOORAGE_NEEDS_PREDICTIONS;
     if (!per_layer) lacking |= MOORAGE_NEEDS_PER_LAYER;
-    if (buffer < of.experts) lacking |= MOORAGE_NEEDS_LAYER_BUFFER;
+    if (buffer < source.experts) lacking |= MOORAGE_NEEDS_LAYER_BUFFER;
     std::string text =
         format("[run]\nbatch = {}\nprefill = {}\nseed = {}\n", batch, prefill, draws.below(3));
     if (chance(draws, 20)) text += format("tokens = {}\n", 1 + draws.below(trace_tokens));
@@ -182,7 +184,7 @@ std::string config_maker::of_trace(random_stream &draws, const source_file &of,
     return text + stages(draws, lacking);
 }
 
-std::string config_maker::of_model(random_stream &draws) const {
+std::string config_maker::model_text(random_stream &draws) const {
     const bool per_layer = chance(draws, 50);
     const uint32_t lacking = MOORAGE_NEEDS_SERVERS | MOORAGE_NEEDS_FUTURE |
                              MOORAGE_NEEDS_LAYER_BUFFER |
@@ -200,8 +202,8 @@ std::string config_maker::of_model(random_stream &draws) const {
            policies;
 }
 
-std::string config_maker::of_cluster(random_stream &draws, const source_file &of) const {
-    const uint64_t pages = uint64_t{of.layers} * of.experts, servers = 2 + draws.below(2);
+std::string config_maker::cluster_text(random_stream &draws, const source_file &source) const {
+    const uint64_t pages = uint64_t{source.layers} * source.experts, servers = 2 + draws.below(2);
     const uint64_t requests = 1 + draws.below(8), seed = draws.below(3);
     const uint64_t batch = 1 + draws.below(4);
     std::string text =
@@ -223,8 +225,8 @@ std::string config_maker::of_cluster(random_stream &draws, const source_file &of
         "trace = \"trace.safetensors\"\npoisson_s = {}\n",
         real_text(1e-5 * double(1 + draws.below(20))));
     uint32_t lacking = MOORAGE_NEEDS_FUTURE | MOORAGE_NEEDS_PER_LAYER | MOORAGE_NEEDS_LAYER_BUFFER;
-    if (!of.scores) lacking |= MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS;
-    if (!of.predictions) lacking |= MOORAGE_NEEDS_PREDICTIONS;
+    if (!source.scores) lacking |= MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS;
+    if (!source.predictions) lacking |= MOORAGE_NEEDS_PREDICTIONS;
     const char *moves = loads || chance(draws, 50) ? "interval_s = 0\n" : "interval_s = 0.0001\n";
     std::string policies;
     for (const char *kind : {"transport", "dispatch", "cache"})
@@ -234,17 +236,17 @@ std::string config_maker::of_cluster(random_stream &draws, const source_file &of
     return text + (chance(draws, 50) ? stage(draws, "router", lacking) : "");
 }
 
-config_maker::drawn config_maker::draw(uint64_t seed) const {
+config_maker::drawn_config config_maker::draw(uint64_t seed) const {
     random_stream draws(seed, 0);
     const size_t number = draws.below(sources_.size());
     const std::filesystem::path file = folders_[number] / "drawn.toml";
     const uint64_t sort = draws.below(12);
-    if (sort < 2) return {of_cluster(draws, sources_[number]), file};
-    if (sort == 2) return {of_model(draws), file};
-    return {of_trace(draws, sources_[number]), file};
+    if (sort < 2) return {cluster_text(draws, sources_[number]), file};
+    if (sort == 2) return {model_text(draws), file};
+    return {trace_text(draws, sources_[number]), file};
 }
 
-config_maker::drawn config_maker::draw_anywhere(uint64_t seed) const {
+config_maker::drawn_config config_maker::draw_anywhere(uint64_t seed) const {
     switch (seed % 3) {
         case 0:
             return draw_on_disk(seed);
@@ -255,38 +257,39 @@ config_maker::drawn config_maker::draw_anywhere(uint64_t seed) const {
     }
 }
 
-config_maker::drawn config_maker::draw_on_gpus(uint64_t seed) const {
+config_maker::drawn_config config_maker::draw_on_gpus(uint64_t seed) const {
     random_stream draws(seed, 2);
     const size_t number = draws.below(sources_.size());
-    const source_file &of = sources_[number];
-    std::string text = of_trace(draws, of, "");
-    const auto replace = [&](const std::string &from, const std::string &with) {
-        text.replace(text.find(from), from.size(), with);
+    const source_file &source = sources_[number];
+    std::string text = trace_text(draws, source, "");
+    const auto replace = [&](const std::string &old_text, const std::string &new_text) {
+        text.replace(text.find(old_text), old_text.size(), new_text);
     };
-    const uint64_t gpus = 2 + draws.below(2), pages = uint64_t{of.layers} * of.experts;
+    const uint64_t gpus = 2 + draws.below(2), pages = uint64_t{source.layers} * source.experts;
     std::string list = "\"device.toml\"", experts = format("{}", 1 + draws.below(pages));
     for (uint64_t i = 1; i < gpus; ++i) {
         list += chance(draws, 50) ? ", \"device.toml\"" : ", \"slow.toml\"";
         experts += format(", {}", 1 + draws.below(pages));
     }
-    std::string with = format("devices = [{}]\n", list);
-    if (chance(draws, 30)) with += "spread = \"layers\"\n";
-    if (chance(draws, 30)) with += "peer = \"link.toml\"\n";
-    replace("profile = \"device.toml\"\n", with);
+    std::string hardware = format("devices = [{}]\n", list);
+    if (chance(draws, 30)) hardware += "spread = \"layers\"\n";
+    if (chance(draws, 30)) hardware += "peer = \"link.toml\"\n";
+    replace("profile = \"device.toml\"\n", hardware);
     if (chance(draws, 60)) {
-        const size_t at = text.find("\nexperts = ") + 1;
-        text.replace(at, text.find('\n', at) - at, format("device_experts = [{}]", experts));
+        const size_t line_begin = text.find("\nexperts = ") + 1;
+        text.replace(line_begin, text.find('\n', line_begin) - line_begin,
+                     format("device_experts = [{}]", experts));
     }
     return {text, folders_[number] / "drawn.toml"};
 }
 
-config_maker::drawn config_maker::draw_on_disk(uint64_t seed) const {
+config_maker::drawn_config config_maker::draw_on_disk(uint64_t seed) const {
     random_stream draws(seed, 1);
     const size_t number = draws.below(sources_.size());
-    const source_file &of = sources_[number];
-    const uint64_t pages = uint64_t{of.layers} * of.experts;
+    const source_file &source = sources_[number];
+    const uint64_t pages = uint64_t{source.layers} * source.experts;
     const std::string host = format("host_experts = {}\n", 1 + draws.below(pages + pages / 4));
-    std::string text = of_trace(draws, of, host);
+    std::string text = trace_text(draws, source, host);
     if (chance(draws, 70)) text += stage(draws, "cache.host", ~uint32_t{0});
     return {text, folders_[number] / "drawn.toml"};
 }

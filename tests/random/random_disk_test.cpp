@@ -14,14 +14,14 @@ TEST_CASE("what holds for all runs") {
     const std::vector<std::filesystem::path> plugins{std::filesystem::path(MOORAGE_BINARY_DIR) /
                                                      "plugins"};
     REQUIRE(shared.scan(plugins).ok());
-    const random::config_maker from(shared.policies(),
-                                    std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo");
+    const random::config_maker maker(shared.policies(),
+                                     std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo");
     core::run_options options;
     options.own_routing = false;
     uint64_t ran = 0, read = 0;
     for (uint64_t seed = 1; seed <= 80; ++seed) {
         CAPTURE(seed);
-        const random::config_maker::drawn drawn = from.draw_on_disk(seed);
+        const random::config_maker::drawn_config drawn = maker.draw_on_disk(seed);
         const auto config = core::parse_run_config(drawn.text, drawn.file, {});
         REQUIRE(config.ok());
         const auto done = core::run(*config, shared, options);

@@ -43,15 +43,15 @@ struct tally {
 // The refusal without its numbers and without the place at its start.
 std::string kind_of_refusal(const std::string &text) {
     const size_t place = text.find(": ");
-    std::string out;
+    std::string kind;
     for (const char c : text.substr(place == std::string::npos ? 0 : place + 2))
-        if (c < '0' || c > '9') out += c;
-    return out.substr(0, 120);
+        if (c < '0' || c > '9') kind += c;
+    return kind.substr(0, 120);
 }
 
-void fail(tally &counts, uint64_t seed, const std::string &toml, const std::string &why) {
+void fail(tally &counts, uint64_t seed, const std::string &toml, const std::string &reason) {
     ++counts.failed;
-    std::cerr << "seed " << seed << ": " << why << "\n" << toml << "\n";
+    std::cerr << "seed " << seed << ": " << reason << "\n" << toml << "\n";
 }
 
 // FNV-1a hash of the report, without the parts that name folders of this run.
@@ -64,13 +64,13 @@ uint64_t hash_of(const core::run_report &report) {
     return hash;
 }
 
-void run_one(uint64_t seed, const random::config_maker &from, core::run_resources &shared,
+void run_one(uint64_t seed, const random::config_maker &maker, core::run_resources &shared,
              std::string_view mode, tally &counts) {
     const bool hashes = mode == "--hashes";
-    const auto [toml, file] = mode == "--disk"       ? from.draw_on_disk(seed)
-                              : mode == "--gpus"     ? from.draw_on_gpus(seed)
-                              : mode == "--anything" ? from.draw_anywhere(seed)
-                                                     : from.draw(seed);
+    const auto [toml, file] = mode == "--disk"       ? maker.draw_on_disk(seed)
+                              : mode == "--gpus"     ? maker.draw_on_gpus(seed)
+                              : mode == "--anything" ? maker.draw_anywhere(seed)
+                                                     : maker.draw(seed);
     std::snprintf(under_way, sizeof under_way, "seed %llu did not survive:\n%s\n",
                   static_cast<unsigned long long>(seed), toml.c_str());
     const auto config = core::parse_run_config(toml, file, {});
@@ -115,21 +115,21 @@ int main(int count, char **arguments) {
         std::cerr << found.failure().text << "\n";
         return 1;
     }
-    const random::config_maker from(shared.policies(),
-                                    std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo");
+    const random::config_maker maker(shared.policies(),
+                                     std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo");
     for (const int signal : {SIGABRT, SIGSEGV, SIGFPE, SIGBUS}) std::signal(signal, tell);
     tally counts;
     for (uint64_t seed = first; seed < first + runs; ++seed)
-        run_one(seed, from, shared, mode, counts);
+        run_one(seed, maker, shared, mode, counts);
     uint64_t refused = 0;
-    for (const auto &[why, times] : counts.refused) refused += times;
+    for (const auto &[reason, times] : counts.refused) refused += times;
     std::cout << core::format(
         "{} of {} drawn configurations from seed {} ran, {} were refused, {} "
         "failures\n",
         counts.ran, runs, first, refused, counts.failed);
     if (std::getenv("RANDOM_RUNS_REFUSALS"))
-        for (const auto &[why, times] : counts.refused)
-            std::cout << core::format("{:5} x {}\n", times, why);
+        for (const auto &[reason, times] : counts.refused)
+            std::cout << core::format("{:5} x {}\n", times, reason);
     if (runs >= 20 && 2 * counts.ran < runs) {
         std::cerr << "most draws were refused: the generator has to be mended\n";
         return 1;

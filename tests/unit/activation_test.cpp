@@ -34,46 +34,47 @@ model_shape shape_of(uint32_t layers, uint32_t experts, uint32_t top_k) {
 
 using set_shares = std::map<std::vector<uint32_t>, double>;
 
-set_shares layer_sets(const activation &of, uint32_t layer, uint32_t top_k) {
+set_shares layer_sets(const activation &popularity, uint32_t layer, uint32_t top_k) {
     set_shares sets;
-    for (uint64_t n = of.layer_group[layer]; n < of.layer_group[layer + 1]; ++n) {
-        const auto first = of.group_experts.begin() + static_cast<ptrdiff_t>(n * top_k);
+    for (uint64_t n = popularity.layer_group[layer]; n < popularity.layer_group[layer + 1]; ++n) {
+        const auto first = popularity.group_experts.begin() + static_cast<ptrdiff_t>(n * top_k);
         const std::vector<uint32_t> set(first, first + top_k);
         CHECK(std::is_sorted(set.begin(), set.end()));
         CHECK(std::adjacent_find(set.begin(), set.end()) == set.end());
-        CHECK(sets.emplace(set, of.share[n]).second);
+        CHECK(sets.emplace(set, popularity.share[n]).second);
     }
     return sets;
 }
 
 // Frequencies are the sums over groups, a layer's shares sum to 1.
-void check_sums(const activation &of, uint32_t layers, uint32_t experts, uint32_t top_k) {
+void check_sums(const activation &popularity, uint32_t layers, uint32_t experts, uint32_t top_k) {
     for (uint32_t layer = 0; layer < layers; ++layer) {
         std::vector<double> sums(experts, 0.0);
-        double all = 0;
-        for (const auto &[set, share] : layer_sets(of, layer, top_k)) {
-            all += share;
-            for (const uint32_t one : set) sums[one] += share;
+        double share_sum = 0;
+        for (const auto &[set, share] : layer_sets(popularity, layer, top_k)) {
+            share_sum += share;
+            for (const uint32_t expert : set) sums[expert] += share;
         }
-        CHECK(all == doctest::Approx(1).epsilon(1e-12));
+        CHECK(share_sum == doctest::Approx(1).epsilon(1e-12));
         for (uint32_t n = 0; n < experts; ++n)
-            CHECK(of.frequency[layer * experts + n] == doctest::Approx(sums[n]).epsilon(1e-12));
+            CHECK(popularity.frequency[layer * experts + n] ==
+                  doctest::Approx(sums[n]).epsilon(1e-12));
     }
 }
 
 // Probability that a token draws the set, over every order of drawing it.
 double over_orders(const std::vector<double> &weights, std::vector<uint32_t> set) {
-    double all = 0;
+    double total = 0;
     std::sort(set.begin(), set.end());
     do {
         double left = 1, product = 1;
-        for (const uint32_t one : set) {
-            product *= weights[one] / left;
-            left -= weights[one];
+        for (const uint32_t expert : set) {
+            product *= weights[expert] / left;
+            left -= weights[expert];
         }
-        all += product;
+        total += product;
     } while (std::next_permutation(set.begin(), set.end()));
-    return all;
+    return total;
 }
 
 // The popularity of a layer's experts, by the frequencies of a top-1 model with the same seed.
@@ -101,7 +102,8 @@ raw_file random_trace(uint64_t tokens) {
     raw_file file = plain_file(tokens, 5, 3, 7, chosen);
     std::vector<int64_t> offsets;
     std::vector<int32_t> domains;
-    for (uint64_t at = 0; at <= tokens; at += 4) offsets.push_back(static_cast<int64_t>(at));
+    for (uint64_t offset = 0; offset <= tokens; offset += 4)
+        offsets.push_back(static_cast<int64_t>(offset));
     for (size_t n = 0; n + 1 < offsets.size(); ++n) domains.push_back(static_cast<int32_t>(n % 3));
     file.metadata["domains"] = "law,code,prose";
     file["request_offsets"] = {"request_offsets", "I64", "[" + std::to_string(offsets.size()) + "]",
@@ -144,7 +146,7 @@ TEST_CASE("top-1 draws have the popularity of their rank, shuffled in every laye
     check_sums(drawn, 40, 8, 1);
     std::vector<double> expected;
     for (int rank = 1; rank <= 8; ++rank) expected.push_back(std::pow(rank, -1.25));
-    const double all = std::accumulate(expected.begin(), expected.end(), 0.0);
+    const double total = std::accumulate(expected.begin(), expected.end(), 0.0);
     std::vector<uint32_t> firsts;
     for (uint32_t layer = 0; layer < 40; ++layer) {
         std::vector<double> row(drawn.frequency.begin() + layer * 8,
@@ -153,7 +155,7 @@ TEST_CASE("top-1 draws have the popularity of their rank, shuffled in every laye
             static_cast<uint32_t>(std::max_element(row.begin(), row.end()) - row.begin()));
         std::sort(row.rbegin(), row.rend());
         for (size_t rank = 0; rank < 8; ++rank)
-            CHECK(row[rank] == doctest::Approx(expected[rank] / all).epsilon(1e-12));
+            CHECK(row[rank] == doctest::Approx(expected[rank] / total).epsilon(1e-12));
     }
     // All eight experts come first somewhere in 40 layers.
     std::sort(firsts.begin(), firsts.end());
@@ -164,8 +166,8 @@ TEST_CASE("sets of a top-K draw have the probability of all their orders") {
     struct size {
         uint32_t experts, top_k;
     };
-    for (const size &of : {size{4, 2}, size{6, 3}, size{7, 5}, size{9, 4}, size{3, 3}}) {
-        const uint32_t experts = of.experts, top_k = of.top_k;
+    for (const size &shape : {size{4, 2}, size{6, 3}, size{7, 5}, size{9, 4}, size{3, 3}}) {
+        const uint32_t experts = shape.experts, top_k = shape.top_k;
         CAPTURE(experts);
         CAPTURE(top_k);
         const double exponent = 0.9;
@@ -176,8 +178,8 @@ TEST_CASE("sets of a top-K draw have the probability of all their orders") {
         std::vector<double> weights(experts);
         for (uint32_t rank = 0; rank < experts; ++rank)
             weights[rank] = std::pow(rank + 1, -exponent);
-        const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
-        for (double &weight : weights) weight /= all;
+        const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+        for (double &weight : weights) weight /= total;
         for (uint32_t layer = 0; layer < 3; ++layer) {
             const std::vector<uint32_t> ranks = ranks_of(single, layer, experts);
             size_t sets = 1;
@@ -186,7 +188,7 @@ TEST_CASE("sets of a top-K draw have the probability of all their orders") {
             CHECK(shares.size() == sets);
             for (const auto &[set, share] : shares) {
                 std::vector<uint32_t> by_rank;
-                for (const uint32_t one : set) by_rank.push_back(ranks[one]);
+                for (const uint32_t expert : set) by_rank.push_back(ranks[expert]);
                 CHECK(share == doctest::Approx(over_orders(weights, by_rank)).epsilon(1e-9));
             }
         }
@@ -329,25 +331,25 @@ TEST_CASE("arrivals come in order, with lengths") {
     CHECK((*read)[0].at_s == 0.5);
     CHECK((*read)[0].input_tokens == 10);
     CHECK((*read)[1].output_tokens == 1);
-    const auto why = [](const std::string &text) {
+    const auto error_of = [](const std::string &text) {
         const auto wrong = parse_arrivals(text, "a.csv");
         REQUIRE_FALSE(wrong.ok());
         return wrong.failure().text;
     };
-    CHECK(holds(why("1,2,3\n1,2\n"), "a.csv:2: arrival_s,input,output"));
-    CHECK(holds(why("1,2,3\nnan,2,1\n"), "a.csv:2"));
-    CHECK(holds(why("2,1,1\n1,1,1\n"), "a.csv:2: a request comes at 1 s, after one at 2 s"));
-    CHECK(holds(why("-1,1,1\n"), "comes at -1 s"));
-    CHECK(holds(why("1,1,0\n"), "lengths 1 and 0"));
-    CHECK(holds(why("1,1,999999999\n"), "lengths"));
-    CHECK(holds(why("arrival_s,input,output\n"), "no request"));
+    CHECK(holds(error_of("1,2,3\n1,2\n"), "a.csv:2: arrival_s,input,output"));
+    CHECK(holds(error_of("1,2,3\nnan,2,1\n"), "a.csv:2"));
+    CHECK(holds(error_of("2,1,1\n1,1,1\n"), "a.csv:2: a request comes at 1 s, after one at 2 s"));
+    CHECK(holds(error_of("-1,1,1\n"), "comes at -1 s"));
+    CHECK(holds(error_of("1,1,0\n"), "lengths 1 and 0"));
+    CHECK(holds(error_of("1,1,999999999\n"), "lengths"));
+    CHECK(holds(error_of("arrival_s,input,output\n"), "no request"));
 }
 
 TEST_CASE("lengths that are not given come from the trace's request") {
     const auto completed = [](uint32_t rows, uint32_t input, uint32_t output) {
-        arrival one{0, input, output};
-        complete_lengths(rows, one);
-        return std::pair{one.input_tokens, one.output_tokens};
+        arrival request{0, input, output};
+        complete_lengths(rows, request);
+        return std::pair{request.input_tokens, request.output_tokens};
     };
     // A request of 10 rows: 9 rows of input give the first output, and one more row gives the
     // second.

@@ -24,16 +24,16 @@ struct addition {
 
 // The expected values of the window, computed from the list of all additions.
 struct naive_window {
-    std::vector<addition> all;
+    std::vector<addition> additions;
     double half_life_s;
     uint64_t start_ns = 0;
 
     double count(uint32_t home, uint32_t expert, uint64_t now_ns) const {
         double sum = 0;
-        for (const addition &one : all)
-            if (one.home == home && one.expert == expert)
-                sum += one.tokens *
-                       std::exp2((static_cast<double>(one.at_ns) - static_cast<double>(now_ns)) *
+        for (const addition &entry : additions)
+            if (entry.home == home && entry.expert == expert)
+                sum += entry.tokens *
+                       std::exp2((static_cast<double>(entry.at_ns) - static_cast<double>(now_ns)) *
                                  1e-9 / half_life_s);
         return sum;
     }
@@ -77,11 +77,11 @@ TEST_CASE("the window equals a sum over everything that happened") {
         // From microseconds to many half-lives between additions, so that scaling happens.
         for (int n = 0; n < 600; ++n) {
             now_ns += random.below(uint64_t{1} << (10 + random.below(24)));
-            const addition one{static_cast<uint32_t>(random.below(2)),
-                               static_cast<uint32_t>(random.below(6)),
-                               static_cast<double>(1 + random.below(9)), now_ns};
-            naive.all.push_back(one);
-            window.add(one.home, one.expert, one.tokens, one.at_ns);
+            const addition entry{static_cast<uint32_t>(random.below(2)),
+                                 static_cast<uint32_t>(random.below(6)),
+                                 static_cast<double>(1 + random.below(9)), now_ns};
+            naive.additions.push_back(entry);
+            window.add(entry.home, entry.expert, entry.tokens, entry.at_ns);
             if (n % 50 == 49) compare(naive, window, now_ns + random.below(1'000'000'000));
         }
     }
@@ -117,7 +117,8 @@ TEST_CASE("nothing yet, late news and very long pauses") {
     CHECK(demand.home_tokens_per_s[0] == 0);
     // A home that reports late counts at its own time.
     naive_window naive{{{0, 0, 4, 9'000'000'000}, {0, 1, 4, 7'000'000'000}}, 1, 100};
-    for (const addition &one : naive.all) window.add(one.home, one.expert, one.tokens, one.at_ns);
+    for (const addition &entry : naive.additions)
+        window.add(entry.home, entry.expert, entry.tokens, entry.at_ns);
     compare(naive, window, 10'000'000'000);
     // A year of half-lives later only the new counts.
     const uint64_t year_ns = 31'536'000'000'000'000;

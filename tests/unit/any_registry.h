@@ -27,39 +27,41 @@ using opened = std::unique_ptr<cluster_registry>;
 using opener = std::function<opened()>;
 
 // Turns until the condition holds. A registry may be in trouble meanwhile.
-inline bool comes(cluster_registry &of, const std::function<bool(const registry_state &)> &so) {
+inline bool wait_until(cluster_registry &registry,
+                       const std::function<bool(const registry_state &)> &condition) {
     for (const uint64_t end_ns = steady_ns() + 30'000'000'000; steady_ns() < end_ns;) {
-        if (so(of.state())) return true;
-        const auto turned = of.turn(100'000'000);
+        if (condition(registry.state())) return true;
+        const auto turned = registry.turn(100'000'000);
         if (!turned) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
     return false;
 }
 
-inline bool leads(cluster_registry &of) {
+inline bool wait_to_lead(cluster_registry &registry) {
     for (int tries = 0; tries < 200; ++tries) {
-        const auto turned = of.turn(20'000'000);
-        const auto led = of.lead();
+        const auto turned = registry.turn(20'000'000);
+        const auto led = registry.lead();
         if (led && *led) return true;
     }
     return false;
 }
 
-inline void say(cluster_registry &of, const std::string &name, const std::string &text) {
+inline void announce(cluster_registry &registry, const std::string &name, const std::string &text) {
     bool said = false;
-    for (int tries = 0; tries < 50 && !said; ++tries) said = of.announce(name, text).ok();
+    for (int tries = 0; tries < 50 && !said; ++tries) said = registry.announce(name, text).ok();
     REQUIRE(said);
 }
 
-inline bool notes(const registry_state &of, const std::string &name, const std::string &text) {
-    return of.notes.contains(name) && of.notes.at(name) == text;
+inline bool has_note(const registry_state &state, const std::string &name,
+                     const std::string &text) {
+    return state.notes.contains(name) && state.notes.at(name) == text;
 }
 
-inline opener in_directory(const toy::folder &at) {
-    return [&at] {
-        auto made = file_registry::open(at.path() / "registry");
-        REQUIRE(made.ok());
-        return std::move(*made);
+inline opener directory_opener(const toy::folder &folder) {
+    return [&folder] {
+        auto registry = file_registry::open(folder.path() / "registry");
+        REQUIRE(registry.ok());
+        return std::move(*registry);
     };
 }
 

@@ -20,17 +20,17 @@ using merge_list = bpe::merge_list;
 // Merges the pair of lowest rank, leftmost first, until none is left.
 strings slow_merge(strings symbols, const merge_list &merges) {
     for (;;) {
-        size_t best = merges.size(), at = 0;
+        size_t best = merges.size(), position = 0;
         for (size_t i = 0; i + 1 < symbols.size(); ++i) {
             // The last of equal merges counts.
             const auto found =
                 std::find(merges.rbegin(), merges.rend(), std::pair{symbols[i], symbols[i + 1]});
             const size_t rank = found == merges.rend() ? merges.size() : merges.rend() - found - 1;
-            if (rank < best) best = rank, at = i;
+            if (rank < best) best = rank, position = i;
         }
         if (best == merges.size()) return symbols;
-        symbols[at] += symbols[at + 1];
-        symbols.erase(symbols.begin() + at + 1);
+        symbols[position] += symbols[position + 1];
+        symbols.erase(symbols.begin() + position + 1);
     }
 }
 
@@ -45,9 +45,9 @@ struct small_model {
     bpe make(bpe_rules rules = {}) const {
         auto words = vocabulary::make(entries);
         REQUIRE(words);
-        auto made = bpe::make(std::move(words).value(), merges, std::move(rules));
-        REQUIRE_MESSAGE(made, made.failure().text);
-        return std::move(made).value();
+        auto tokenizer = bpe::make(std::move(words).value(), merges, std::move(rules));
+        REQUIRE_MESSAGE(tokenizer, tokenizer.failure().text);
+        return std::move(tokenizer).value();
     }
 };
 
@@ -56,9 +56,9 @@ std::string tokens_of(const bpe &model, const std::string &word) {
     std::vector<int32_t> ids;
     const status done = model.encode(word, memory, ids);
     if (!done) return "error: " + done.failure().text;
-    std::string out;
-    for (const int32_t id : ids) out += (out.empty() ? "" : " ") + *model.words().token_of(id);
-    return out;
+    std::string text;
+    for (const int32_t id : ids) text += (text.empty() ? "" : " ") + *model.words().token_of(id);
+    return text;
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ TEST_CASE("bpe: the same as merging the lowest rank again and again") {
     std::mt19937 random(11);
     for (int round = 0; round < 60; ++round) {
         small_model model;
-        for (const char *one : {"a", "b", "c", "é"}) model.add(one);
+        for (const char *token : {"a", "b", "c", "é"}) model.add(token);
         const int merges = 1 + static_cast<int>(random() % 40);
         for (int i = 0; i < merges; ++i) {
             const std::string left = model.entries[random() % model.entries.size()].first;
@@ -76,26 +76,26 @@ TEST_CASE("bpe: the same as merging the lowest rank again and again") {
             model.add(left + right);
             model.merges.emplace_back(left, right);
         }
-        const bpe made = model.make();
+        const bpe tokenizer = model.make();
         for (int i = 0; i < 30; ++i) {
             strings symbols(random() % (i % 3 == 0 ? 250 : 45));
             std::string word, expected;
-            for (std::string &one : symbols) word += one = model.entries[random() % 4].first;
-            for (const std::string &one : slow_merge(symbols, model.merges))
-                expected += (expected.empty() ? "" : " ") + one;
-            CHECK_MESSAGE(tokens_of(made, word) == expected, word);
+            for (std::string &symbol : symbols) word += symbol = model.entries[random() % 4].first;
+            for (const std::string &symbol : slow_merge(symbols, model.merges))
+                expected += (expected.empty() ? "" : " ") + symbol;
+            CHECK_MESSAGE(tokens_of(tokenizer, word) == expected, word);
         }
     }
 }
 
 TEST_CASE("bpe: a long word without a space") {
     small_model model;
-    for (const char *one : {"a", "aa", "aaaa"}) model.add(one);
+    for (const char *token : {"a", "aa", "aaaa"}) model.add(token);
     model.merges = {{"a", "a"}, {"aa", "aa"}};
-    const bpe made = model.make();
+    const bpe tokenizer = model.make();
     bpe::workspace memory;
     std::vector<int32_t> ids;
-    REQUIRE(made.encode(std::string(100'003, 'a'), memory, ids));
+    REQUIRE(tokenizer.encode(std::string(100'003, 'a'), memory, ids));
     // 25,000 times four, then aa and a.
     REQUIRE(ids.size() == 25'002);
     CHECK(std::count(ids.begin(), ids.end(), 2) == 25'000);
@@ -105,7 +105,7 @@ TEST_CASE("bpe: a long word without a space") {
 
 TEST_CASE("bpe: unknown characters, bytes, whole words") {
     small_model model;
-    for (const char *one : {"<unk>", "a", "b", "ab", "<0xC3>", "<0xA9>", "abc"}) model.add(one);
+    for (const char *token : {"<unk>", "a", "b", "ab", "<0xC3>", "<0xA9>", "abc"}) model.add(token);
     model.merges = {{"a", "b"}};
     CHECK(tokens_of(model.make(), "abx").find("no token for U+0078") != std::string::npos);
     CHECK(tokens_of(model.make({.unknown_token = "<unk>"}), "xyab") == "<unk> <unk> ab");
@@ -121,16 +121,16 @@ TEST_CASE("bpe: unknown characters, bytes, whole words") {
 TEST_CASE("bpe: words of merges that are no tokens merge on the way to others") {
     // ab and xy are none: a b c becomes ab c, then abc; a b d becomes ab d, which is spelled out.
     small_model model;
-    for (const char *one : {"<unk>", "a", "b", "c", "d", "y", "abc", "<0x78>"}) model.add(one);
+    for (const char *token : {"<unk>", "a", "b", "c", "d", "y", "abc", "<0x78>"}) model.add(token);
     model.merges = {{"a", "b"}, {"ab", "c"}, {"x", "y"}};
-    const bpe made = model.make({.unknown_token = "<unk>", .byte_fallback = true});
-    CHECK(std::vector(made.words().hidden().begin(), made.words().hidden().end()) ==
+    const bpe tokenizer = model.make({.unknown_token = "<unk>", .byte_fallback = true});
+    CHECK(std::vector(tokenizer.words().hidden().begin(), tokenizer.words().hidden().end()) ==
           strings{"ab", "x", "xy"});
-    CHECK(made.tokens() == 8);
-    CHECK(tokens_of(made, "abc") == "abc");
-    CHECK(tokens_of(made, "abd") == "a b d");
-    CHECK(tokens_of(made, "ab") == "a b");
-    CHECK(tokens_of(made, "dxy") == "d <0x78> y");  // x has a byte, and no token
+    CHECK(tokenizer.tokens() == 8);
+    CHECK(tokens_of(tokenizer, "abc") == "abc");
+    CHECK(tokens_of(tokenizer, "abd") == "a b d");
+    CHECK(tokens_of(tokenizer, "ab") == "a b");
+    CHECK(tokens_of(tokenizer, "dxy") == "d <0x78> y");  // x has a byte, and no token
     const bpe whole = model.make({.unknown_token = "", .ignore_merges = true});
     CHECK(tokens_of(whole, "ab") == "a b");
     CHECK(tokens_of(whole, "x").find("no token for U+0078") != std::string::npos);
@@ -142,7 +142,7 @@ TEST_CASE("bpe: words of merges that are no tokens merge on the way to others") 
     }();
     std::string spelt;
     for (int i = 0; i < 30; ++i) spelt += i == 0 ? "a b d" : " a b d";
-    CHECK(tokens_of(made, many) == spelt);
+    CHECK(tokens_of(tokenizer, many) == spelt);
     auto words = vocabulary::make({{"a", 0}, {"b", 1}});
     REQUIRE(words);
     const auto named = bpe::make(std::move(words).value(), {{"a", "b"}}, {.unknown_token = "ab"});

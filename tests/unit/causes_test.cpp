@@ -16,10 +16,10 @@ using moorage::test::toy_run;
 namespace {
 
 time_causes sum_of(const run_report &report) {
-    time_causes all;
+    time_causes sum;
     for (const auto &layer : report.causes)
-        for (const time_causes &phase : layer) all += phase;
-    return all;
+        for (const time_causes &phase : layer) sum += phase;
+    return sum;
 }
 
 result<run_report> demo_on(const char *executor, const char *profile) {
@@ -41,12 +41,12 @@ result<run_report> demo_on(const char *executor, const char *profile) {
 
 TEST_CASE("two layers, one miss each") {
     // Attention 170 a layer (20 computes), a load 11,000, an expert 100, the head 10.
-    toy_run on;
-    on.write(toy::routing({{{0}, {1}}}, 4, {0, 1}, false));
-    on.config.cache.plugin = "lru";
-    on.config.dispatch.plugin = "load_all";
-    on.config.experts = 2;
-    const run_report report = on.run_it();
+    toy_run run;
+    run.write(toy::routing({{{0}, {1}}}, 4, {0, 1}, false));
+    run.config.cache.plugin = "lru";
+    run.config.dispatch.plugin = "load_all";
+    run.config.experts = 2;
+    const run_report report = run.run_it();
     REQUIRE(report.causes.size() == 3);
     for (size_t layer = 0; layer < 2; ++layer) {
         CHECK(report.causes[layer][0].sum() == 0);
@@ -60,24 +60,25 @@ TEST_CASE("two layers, one miss each") {
 TEST_CASE("in real time what neither computes nor waits is the host's, and the sum is the clock") {
     const auto report = demo_on("cpu", "host");
     REQUIRE_MESSAGE(report.ok(), (report.ok() ? std::string() : report.failure().text));
-    const time_causes all = sum_of(*report);
-    CHECK(all[cause::compute] > 0);
-    CHECK(all[cause::host] > 0);
-    CHECK(all[cause::policy] > 0);
+    const time_causes causes = sum_of(*report);
+    CHECK(causes[cause::compute] > 0);
+    CHECK(causes[cause::host] > 0);
+    CHECK(causes[cause::policy] > 0);
     double policies_ms = 0;
-    for (const policy_time &one : report->policy_times) policies_ms += one.ms;
-    CHECK(double(all[cause::policy]) <= 1e6 * policies_ms + 1);
-    CHECK(std::llabs(std::llround(report->total_ms * 1e6) - std::llround(double(all.sum()))) <= 1);
+    for (const policy_time &policy : report->policy_times) policies_ms += policy.ms;
+    CHECK(double(causes[cause::policy]) <= 1e6 * policies_ms + 1);
+    CHECK(std::llabs(std::llround(report->total_ms * 1e6) - std::llround(double(causes.sum()))) <=
+          1);
 }
 
 TEST_CASE("real tokens in virtual time: launches and links are told apart, the host takes none") {
     const auto report = demo_on("emulator", "rtx_4060_ti_16gb");
     REQUIRE_MESSAGE(report.ok(), (report.ok() ? std::string() : report.failure().text));
-    const time_causes all = sum_of(*report);
-    CHECK(all[cause::launch] > 0);
-    CHECK(all[cause::link] > 0);
-    CHECK(all[cause::host] == 0);
-    CHECK(all.sum() == std::llround(report->total_ms * 1e6));
+    const time_causes causes = sum_of(*report);
+    CHECK(causes[cause::launch] > 0);
+    CHECK(causes[cause::link] > 0);
+    CHECK(causes[cause::host] == 0);
+    CHECK(causes.sum() == std::llround(report->total_ms * 1e6));
 }
 
 }  // namespace causes_test

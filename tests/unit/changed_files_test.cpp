@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using outcome = moorage::test::ended;
+using outcome = moorage::test::program_result;
 
 // Times of change are as fine as the kernel's clock, so files of a test are made to look old.
 void make_old(const fs::path &file) {
@@ -38,9 +38,9 @@ struct bench {
         toy::write_files(folder, 4, 16, 2);
         make_trace();
         fs::create_directories(model);
-        const fs::path from = golden_directory("olmoe");
+        const fs::path source = golden_directory("olmoe");
         for (const char *name : {"config.json", "generation_config.json", "model.safetensors"})
-            if (fs::exists(from / name)) fs::copy_file(from / name, model / name);
+            if (fs::exists(source / name)) fs::copy_file(source / name, model / name);
         make_old(shard);
         write_file(folder / "windows.json", std::string("[[1,2,3,4,5,6,7,8,9,10,11,12,13]]"));
     }
@@ -77,8 +77,10 @@ plugin = "meddler"
     fs::path trace_config(const std::string &name, const std::string &cache) const {
         return config(name, "trace = \"trace.safetensors\"\nshape = \"shape.toml\"\n", cache);
     }
-    static std::string meddle(const fs::path &file, const std::string &how, uint64_t from) {
-        return format("file = \"{}\"\nhow = \"{}\"\nfrom = {}\n", file.string(), how, from);
+    static std::string meddle(const fs::path &file, const std::string &method,
+                              uint64_t first_byte) {
+        return format("file = \"{}\"\nhow = \"{}\"\nfrom = {}\n", file.string(), method,
+                      first_byte);
     }
 
     outcome moorage(const std::string &arguments) const {
@@ -89,10 +91,10 @@ plugin = "meddler"
         fs::remove(json);
         const outcome result = moorage(arguments);
         CAPTURE(arguments);
-        CAPTURE(result.out);
+        CAPTURE(result.output);
         CAPTURE(result.errors);
         CHECK(result.code == 1);
-        const std::string said = result.errors + result.out;
+        const std::string said = result.errors + result.output;
         CHECK(said.find(file.string()) != std::string::npos);
         CHECK(result.errors.find("policy meddler") == std::string::npos);
         CHECK(read_file(json).find("tokens_per_s") == std::string::npos);
@@ -105,15 +107,15 @@ constexpr uint64_t behind_header = 64 * 1024;
 }  // namespace
 
 TEST_CASE("a trace that changes under a run, a comparison or a replay is named") {
-    for (const std::string how : {"fill", "cut"}) {
-        CAPTURE(how);
+    for (const std::string method : {"fill", "cut"}) {
+        CAPTURE(method);
         for (const std::string command : {"run", "compare", "tune", "replay"}) {
-            const bench at;
-            const fs::path json = at.folder / "figures.json";
-            const fs::path meddling =
-                at.trace_config("meddling", at.meddle(at.trace, how, behind_header));
+            const bench fixture;
+            const fs::path json = fixture.folder / "figures.json";
+            const fs::path meddling = fixture.trace_config(
+                "meddling", fixture.meddle(fixture.trace, method, behind_header));
             std::string line = command + " " + meddling.string();
-            if (command == "compare") line += " " + at.trace_config("quiet", "").string();
+            if (command == "compare") line += " " + fixture.trace_config("quiet", "").string();
             if (command == "tune")
                 line += " --param memory.experts --from 6 --to 8 --target hit_rate=0.1";
             if (command == "replay")
@@ -121,50 +123,51 @@ TEST_CASE("a trace that changes under a run, a comparison or a replay is named")
                     "replay {0} --policies meddler --slots 6 --plugins {3} "
                     "--param cache.meddler.file={0} --param cache.meddler.how={1} "
                     "--param cache.meddler.from={2}",
-                    at.trace.string(), how, behind_header,
+                    fixture.trace.string(), method, behind_header,
                     std::string(MOORAGE_BINARY_DIR) + "/tests/policies/meddler.so");
-            at.names(at.trace, line + " --json " + json.string(), json);
+            fixture.names(fixture.trace, line + " --json " + json.string(), json);
         }
     }
 }
 
 TEST_CASE("a shard that changes under a model is named") {
-    for (const std::string how : {"fill", "cut"}) {
-        CAPTURE(how);
+    for (const std::string method : {"fill", "cut"}) {
+        CAPTURE(method);
         for (const std::string command : {"eval", "run"}) {
-            const bench at;
-            const fs::path json = at.folder / "figures.json";
-            const std::string windows = (at.folder / "windows.json").string();
-            const fs::path meddling = at.config(
+            const bench fixture;
+            const fs::path json = fixture.folder / "figures.json";
+            const std::string windows = (fixture.folder / "windows.json").string();
+            const fs::path meddling = fixture.config(
                 "meddling", command == "run" ? "model = \"model\"\ntext = \"windows.json\"\n" : "",
-                at.meddle(at.shard, how, behind_header) + "at = 0\n");
+                fixture.meddle(fixture.shard, method, behind_header) + "at = 0\n");
             const std::string line =
                 command == "run" ? format("run {} --set run.executor=cpu", meddling.string())
                                  : format("eval {} --windows {} --config {} --executor cpu",
-                                          at.model.string(), windows, meddling.string());
-            at.names(at.shard, line + " --json " + json.string(), json);
+                                          fixture.model.string(), windows, meddling.string());
+            fixture.names(fixture.shard, line + " --json " + json.string(), json);
         }
     }
 }
 
 TEST_CASE("files that nobody touches make no error") {
-    const bench at;
-    const outcome run = at.moorage("run " + at.trace_config("quiet", "").string());
+    const bench fixture;
+    const outcome run = fixture.moorage("run " + fixture.trace_config("quiet", "").string());
     CHECK_MESSAGE(run.code == 0, run.errors);
-    const outcome eval = at.moorage(format("eval {} --windows {} --config {} --executor cpu",
-                                           at.model.string(), (at.folder / "windows.json").string(),
-                                           at.config("quiet_model", "", "").string()));
+    const outcome eval =
+        fixture.moorage(format("eval {} --windows {} --config {} --executor cpu",
+                               fixture.model.string(), (fixture.folder / "windows.json").string(),
+                               fixture.config("quiet_model", "", "").string()));
     CHECK_MESSAGE(eval.code == 0, eval.errors);
 }
 
 TEST_CASE("ids and counts of a trace that was overwritten stay within their tables") {
-    const bench at;
-    const auto opened = trace::open(at.trace);
+    const bench fixture;
+    const auto opened = trace::open(fixture.trace);
     REQUIRE(opened.ok());
-    const future before(*opened);
-    std::string content = read_file(at.trace);
+    const future future_before(*opened);
+    std::string content = read_file(fixture.trace);
     std::fill(content.begin() + behind_header, content.end() - behind_header, '\xff');
-    write_file(at.trace, content);  // in place: the same file
+    write_file(fixture.trace, content);  // in place: the same file
     bool changed = false;
     std::vector<uint32_t> ids(4 * 2);
     for (uint64_t token = 0; token < opened->tokens(); ++token) {
@@ -177,8 +180,8 @@ TEST_CASE("ids and counts of a trace that was overwritten stay within their tabl
     }
     CHECK(changed);
     // A future is written after it is counted: here from two different contents of one file.
-    const future after(*opened);
-    future_cursor cursor(after, order::token);
+    const future future_after(*opened);
+    future_cursor cursor(future_after, order::token);
     for (uint32_t page = 0; page < 64; ++page)
         for (uint64_t step = 0; (step = cursor.next_use(page, step, nullptr)) != MOORAGE_NEVER;) {
         }

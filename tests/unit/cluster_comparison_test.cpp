@@ -42,18 +42,19 @@ comparison_row row_of(const choice &chosen) {
     report.bytes.network = 3'000'000;
     *report.config = {{"cluster", {{"servers", 2}, {"devices", 2}}},
                       {"placement", {{"plugin", chosen.placement}}}};
-    cluster_report &of = report.cluster.emplace();
-    of.policy = chosen.placement;
-    of.duration_s = 4;
-    of.bucket_s = 1;
-    of.latency_ms = {chosen.latency_ms, chosen.latency_ms, chosen.latency_ms * 2};
-    of.experts_ms_per_token = chosen.latency_ms / 20;
-    of.homes = {{"a", 10, 100, of.latency_ms, {}, chosen.local_ratio}};
-    of.local_ratio = chosen.local_ratio;
-    of.devices = {{"a.gpu0", 0.5, 0, chosen.device_bytes, 0},
-                  {"b.gpu0", 0.1, 0, chosen.device_bytes, 0}};
-    of.servers_layers = {{2}, {2}};
-    if (chosen.moves) of.migrations = {{1, 2, true, 3, 300, 0, 9, 5}, {2, 2, false, 0, 0, 0, 5, 5}};
+    cluster_report &cluster = report.cluster.emplace();
+    cluster.policy = chosen.placement;
+    cluster.duration_s = 4;
+    cluster.bucket_s = 1;
+    cluster.latency_ms = {chosen.latency_ms, chosen.latency_ms, chosen.latency_ms * 2};
+    cluster.experts_ms_per_token = chosen.latency_ms / 20;
+    cluster.homes = {{"a", 10, 100, cluster.latency_ms, {}, chosen.local_ratio}};
+    cluster.local_ratio = chosen.local_ratio;
+    cluster.devices = {{"a.gpu0", 0.5, 0, chosen.device_bytes, 0},
+                       {"b.gpu0", 0.1, 0, chosen.device_bytes, 0}};
+    cluster.servers_layers = {{2}, {2}};
+    if (chosen.moves)
+        cluster.migrations = {{1, 2, true, 3, 300, 0, 9, 5}, {2, 2, false, 0, 0, 0, 5, 5}};
     return row;
 }
 
@@ -82,9 +83,9 @@ size_t widest(const std::string &text) {
 }  // namespace
 
 TEST_CASE("the table of clusters has what matters there") {
-    const comparison made{
+    const comparison table{
         "", "", "", {row_of({}), row_of({"prism", 40, 0.9, 2'000'000'000, true})}};
-    const std::string text = to_text(made);
+    const std::string text = to_text(table);
     CHECK(contains(text,
                    "  placement  latency      p99  TTFT  experts   local  network  moves\n"
                    "  uniform      100.0    200.0  50.0     5.00  50.0 %  3.00 MB      0\n"
@@ -95,34 +96,34 @@ TEST_CASE("the table of clusters has what matters there") {
 }
 
 TEST_CASE("repeats of clusters have an interval, their mean, and no winner by chance") {
-    comparison made;
-    made.rows = {row_of({.placement = "prism", .latency_ms = 9}),
-                 row_of({.placement = "joint", .latency_ms = 10})};
-    made.rows[0].repeats_ms = {9, 18, 27};
-    made.rows[1].repeats_ms = {10, 20, 30};
-    std::string text = to_text(made);
+    comparison table;
+    table.rows = {row_of({.placement = "prism", .latency_ms = 9}),
+                  row_of({.placement = "joint", .latency_ms = 10})};
+    table.rows[0].repeats_ms = {9, 18, 27};
+    table.rows[1].repeats_ms = {10, 20, 30};
+    std::string text = to_text(table);
     CAPTURE(text);
     CHECK(contains(text, "  placement  latency      95 %  "));
     CHECK(contains(text, "  prism         18.0 *  ± 22.4"));
     CHECK(contains(text, "- prism has the lowest latency, 10.0 % below joint"));
-    made.rows[1].repeats_ms = {10, 18.5, 26};
-    CHECK(contains(to_text(made), "- prism and joint are not told apart by 3 repeats"));
+    table.rows[1].repeats_ms = {10, 18.5, 26};
+    CHECK(contains(to_text(table), "- prism and joint are not told apart by 3 repeats"));
 }
 
 TEST_CASE("one machine stands beside a cluster, with its own table below") {
-    const comparison made{"", "", "", {row_of({}), single_row()}};
-    const std::string text = to_text(made);
+    const comparison table{"", "", "", {row_of({}), single_row()}};
+    const std::string text = to_text(table);
     CHECK(contains(text, "100    10.00"));  // latency and TPOT of the cluster
     CHECK(contains(text, "-     7.00"));
     CHECK(contains(text, "rtx3090\n"));
     CHECK(contains(text, "75.0 %"));
     CHECK_FALSE(contains(text, "lowest latency"));  // there is nothing to be lower than
-    const comparison_view view = view_of(made);
+    const comparison_view view = view_of(table);
     CHECK(view.profiles == std::vector<std::string>{"rtx3090"});
     CHECK(view.group[0] != view.group[1]);
-    const json all = to_json(made);
-    CHECK(all["results"][0]["cluster"]["latency_ms"]["mean"] == 100.0);
-    CHECK_FALSE(all["results"][1].contains("cluster"));
+    const json document = to_json(table);
+    CHECK(document["results"][0]["cluster"]["latency_ms"]["mean"] == 100.0);
+    CHECK_FALSE(document["results"][1].contains("cluster"));
 }
 
 TEST_CASE("memory that was swept parts the table; runs compare within it") {
@@ -137,12 +138,12 @@ TEST_CASE("memory that was swept parts the table; runs compare within it") {
             rows.back().report.config["cluster"]["servers.expert_memory_bytes"] =
                 std::to_string(bytes);
         }
-    const comparison made{"", "", "", rows};
-    const comparison_view view = view_of(made);
+    const comparison table{"", "", "", rows};
+    const comparison_view view = view_of(table);
     CHECK(view.labels == std::vector<std::string>{"uniform", "uniform", "prism", "prism"});
     CHECK(view.best == std::vector<bool>{false, true, true, false});
     CHECK(view.storage_bytes[1] == 2 * view.storage_bytes[0]);
-    const std::string text = to_text(made);
+    const std::string text = to_text(table);
     const size_t little = text.find("2.00 GB for experts a device");
     const size_t much = text.find("4.00 GB for experts a device");
     REQUIRE(much != std::string::npos);
@@ -156,9 +157,9 @@ TEST_CASE("memory that was swept parts the table; runs compare within it") {
 }
 
 TEST_CASE("more local calls that are slower are pointed out, and migrations that did not end") {
-    comparison made{"", "", "", {row_of({}), row_of({"prism", 40, 0.4})}};
-    made.rows[1].report.cluster->migrations = {{1, -1, true, 3, 300, 0, 9, 5}};
-    const std::vector<std::string> lines = cluster_reading(made, view_of(made));
+    comparison table{"", "", "", {row_of({}), row_of({"prism", 40, 0.4})}};
+    table.rows[1].report.cluster->migrations = {{1, -1, true, 3, 300, 0, 9, 5}};
+    const std::vector<std::string> lines = cluster_reading(table, view_of(table));
     REQUIRE(lines.size() == 3);
     CHECK(contains(lines[1], "uniform keeps most (50.0 %), yet prism (40.0 %) is faster"));
     CHECK(lines[2] == "1 of 1 migrations were not done at the end");
@@ -167,18 +168,18 @@ TEST_CASE("more local calls that are slower are pointed out, and migrations that
 TEST_CASE("80 columns hold, whatever the names and figures") {
     for (const double latency_ms : {1e-4, 1.0, 123'456.0, 9'876'543.0})
         for (const bool mixed : {false, true}) {
-            comparison made{std::string(200, 't'), "", "", {}};
+            comparison table{std::string(200, 't'), "", "", {}};
             for (size_t i = 0; i < 6; ++i) {
-                made.rows.push_back(
+                table.rows.push_back(
                     row_of({std::string(10 * i + 3, char('a' + i)), latency_ms * double(i + 1), 1,
                             (i + 1) * 1'000'000'000, true}));
-                made.rows.back().report.bytes.network = 999'999'999'999;
-                made.rows.back().config = "some_configuration_" + std::to_string(i);
+                table.rows.back().report.bytes.network = 999'999'999'999;
+                table.rows.back().config = "some_configuration_" + std::to_string(i);
             }
-            if (mixed) made.rows.push_back(single_row());
-            const comparison_view view = view_of(made);
-            CHECK(widest(cluster_table(made, view)) <= 80);
-            CHECK(widest(to_text(made)) <= (mixed ? 100 : 80));
+            if (mixed) table.rows.push_back(single_row());
+            const comparison_view view = view_of(table);
+            CHECK(widest(cluster_table(table, view)) <= 80);
+            CHECK(widest(to_text(table)) <= (mixed ? 100 : 80));
         }
 }
 
@@ -217,30 +218,30 @@ arrivals = "come.csv"
 plugin = "redundance"
 interval_s = 0
 )");
-    comparison made;
+    comparison table;
     for (const char *bytes : {"100000", "200000"}) {
         const std::vector<override_value> change{{"cluster", "servers.expert_memory_bytes", bytes}};
         const auto config = load_run_config(folder / "run.toml", change);
         REQUIRE(config.ok());
         auto done = run_either(*config, shared, {});
         REQUIRE(done.ok());
-        made.rows.emplace_back();
-        made.rows.back().report = std::move(*done);
+        table.rows.emplace_back();
+        table.rows.back().report = std::move(*done);
     }
     // One expert each: the second token calls b, 280 + 1300. Both experts: 280 + 280.
     const auto latency_ns = [&](size_t row) {
-        return 1e6 * made.rows[row].report.cluster->latency_ms.mean;
+        return 1e6 * table.rows[row].report.cluster->latency_ms.mean;
     };
     CHECK(latency_ns(0) == doctest::Approx(1580));
     CHECK(latency_ns(1) == doctest::Approx(560));
-    const comparison_view view = view_of(made);
+    const comparison_view view = view_of(table);
     CHECK(view.storage_bytes == std::vector<uint64_t>{200'000, 400'000});
-    const cluster_report &small = *made.rows[0].report.cluster;
+    const cluster_report &small = *table.rows[0].report.cluster;
     CHECK(small.layers_experts == std::vector<uint32_t>{2});
     CHECK(small.models_layers == std::vector<uint32_t>{1});
     CHECK(small.servers_layers == std::vector<std::vector<uint32_t>>{{1}, {1}});
-    CHECK(made.rows[1].report.cluster->servers_layers[0] == std::vector<uint32_t>{2});
-    const std::string text = to_text(made);
+    CHECK(table.rows[1].report.cluster->servers_layers[0] == std::vector<uint32_t>{2});
+    const std::string text = to_text(table);
     CHECK(widest(text) <= 80);
     CHECK(contains(text, " 50.0 %"));
     CHECK(contains(text, "100.0 %"));

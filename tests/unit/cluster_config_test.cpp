@@ -41,25 +41,25 @@ const std::string cloud = "[cluster.cloud]\nflops = 3e14\nlatency_s = 0.01\n";
 
 result<run_config> read(const std::string &text, const std::vector<std::string> &set = {}) {
     std::vector<override_value> overrides;
-    for (const std::string &one : set) {
-        auto parsed = parse_override(one);
-        REQUIRE_MESSAGE(parsed.ok(), one);
+    for (const std::string &setting : set) {
+        auto parsed = parse_override(setting);
+        REQUIRE_MESSAGE(parsed.ok(), setting);
         overrides.push_back(*parsed);
     }
     return parse_run_config(text, "conf/run.toml", overrides);
 }
 
-cluster_config accepted(const description &of, const std::vector<std::string> &set = {}) {
-    const auto config = read(of.text(), set);
+cluster_config accepted(const description &document, const std::vector<std::string> &set = {}) {
+    const auto config = read(document.text(), set);
     REQUIRE_MESSAGE(config.ok(), (config ? "" : config.failure().text));
     REQUIRE(config->cluster.has_value());
     return *config->cluster;
 }
 
 // The message of a refusal; holds all of `parts`.
-void refused(const description &of, const std::vector<std::string> &parts,
+void refused(const description &document, const std::vector<std::string> &parts,
              const std::vector<std::string> &set = {}) {
-    const auto config = read(of.text(), set);
+    const auto config = read(document.text(), set);
     REQUIRE_FALSE_MESSAGE(config.ok(), parts.front());
     const std::string &text = config.failure().text;
     CHECK(config.failure().usage);
@@ -68,23 +68,23 @@ void refused(const description &of, const std::vector<std::string> &parts,
         CHECK_MESSAGE(text.find(part) != std::string::npos, ("\"" + text + "\" lacks " + part));
 }
 
-description with(std::string description::*part, const std::string &text) {
+description with_section(std::string description::*part, const std::string &text) {
     description changed;
     changed.*part = text;
     return changed;
 }
 
-description adding(const std::string &rest) { return with(&description::rest, rest); }
+description adding(const std::string &rest) { return with_section(&description::rest, rest); }
 
 // Adds keys to the only workload, the first server, or the link.
 description workload_with(const std::string &keys) {
-    return with(&description::workload, description().workload + keys);
+    return with_section(&description::workload, description().workload + keys);
 }
 description workload_of(const std::string &keys) {
-    return with(&description::workload, "[[cluster.workloads]]\nname = \"w\"\n" + keys);
+    return with_section(&description::workload, "[[cluster.workloads]]\nname = \"w\"\n" + keys);
 }
 description server_of(const std::string &keys) {
-    return with(&description::servers, "[[cluster.servers]]\n" + keys);
+    return with_section(&description::servers, "[[cluster.servers]]\n" + keys);
 }
 
 // A folder of its own that goes with the test.
@@ -135,34 +135,34 @@ TEST_CASE("the least cluster gets the documented defaults") {
 }
 
 TEST_CASE("every key is read") {
-    description all;
-    all.cluster =
+    description document;
+    document.cluster =
         "[cluster]\nserial_calls = true\nreturns_each = true\nduration_s = 60\nrequests = 7\n"
         "bucket_s = 5\noffers_max = 3\nlocal_bits_per_s = 1e11\n";
-    all.model =
+    document.model =
         "[[cluster.models]]\nname = \"m\"\nshape = \"switch_base_8\"\nexpert_bytes = 1e6\n"
         "value_bits = 8\ngroups = 2\n";
-    all.servers =
+    document.servers =
         "[[cluster.servers]]\nname = \"a\"\nflops = 1e13\nexpert_memory_bytes = 2.5e9\n"
         "load_bytes_per_s = 1e9\nposition = [1, 2.5]\nworkload = \"w\"\n"
         "[[cluster.servers]]\nname = \"b\"\ngpus = \"rtx_4090\"\ngpu_count = 3\n"
         "expert_memory_share = 0.25\nhost_experts = true\n";
-    all.links =
+    document.links =
         "[[cluster.links]]\nfrom = \"*\"\nto = \"b\"\nsymmetric = false\nbits_per_s = 1e6\n"
         "latency_s = 0.5\n";
-    all.workload =
+    document.workload =
         "[[cluster.workloads]]\nname = \"w\"\nmodels = {m = 1}\ntrace = \"t.safetensors\"\n"
         "domains = [\"x\", \"y\"]\nrequest_first = 2\nrequest_step = 6\nzipf = 0.5\n"
         "draw_seed = 4\nper_user = true\ngroups_max = 99\npoisson_s = 2\ninput_tokens = 10\n"
         "output_tokens = 20\nthen = \"w\"\nthen_s = 30\n";
-    all.rest =
+    document.rest =
         cloud + "bits_per_s = 1e9\n" + radio +
         "server_bandwidth_hz = 1e8\ngain = 2\npath_loss = 3\ndistance_min_m = 5\n"
         "position_seed = 9\n" +
         user +
         "local_experts = 7\n[placement]\nplugin = \"p\"\ninterval_s = 1\nwindow_s = 2\n"
         "migration_bytes_per_s = 3000\nmigration_delay_max = 4\nplan = \"old.json\"\nown = 5\n";
-    const cluster_config config = accepted(all);
+    const cluster_config config = accepted(document);
     CHECK(config.serial_calls);
     CHECK(config.returns_each);
     CHECK(config.duration_s == 60);
@@ -176,8 +176,8 @@ TEST_CASE("every key is read") {
     CHECK(config.servers[0].flops == 1e13);
     CHECK(config.servers[0].expert_memory_bytes == 2'500'000'000);
     CHECK(config.servers[0].load_bytes_per_s == 1e9);
-    CHECK(config.servers[0].at->x == 1);
-    CHECK(config.servers[0].at->y == 2.5);
+    CHECK(config.servers[0].location->x == 1);
+    CHECK(config.servers[0].location->y == 2.5);
     CHECK(config.servers[1].gpus.size() == 3);
     CHECK(config.servers[1].expert_memory_share == 0.25);
     CHECK(config.servers[1].host_experts);
@@ -195,8 +195,8 @@ TEST_CASE("every key is read") {
     CHECK(workload.poisson_s == 2);
     CHECK(workload.input_tokens == 10);
     CHECK(workload.output_tokens == 20);
-    CHECK(workload.then == "w");
-    CHECK(workload.then_s == 30);
+    CHECK(workload.next_workload == "w");
+    CHECK(workload.next_workload_s == 30);
     CHECK(config.cloud->bits_per_s == 1e9);
     CHECK(config.cloud->latency_s == 0.01);
     CHECK(config.radio->server_bandwidth_hz == 1e8);
@@ -210,7 +210,7 @@ TEST_CASE("every key is read") {
     CHECK(config.migration_delay_max == 4);
     CHECK(config.plan == "conf/old.json");
     // Only the policy's own keys become its parameters.
-    const auto run = read(all.text());
+    const auto run = read(document.text());
     REQUIRE(run->placement.params.size() == 1);
     CHECK(run->placement.params[0].key == "own");
 }
@@ -243,16 +243,16 @@ TEST_CASE("--set changes tables: of all entries, of one, of a table that the fil
     CHECK(accepted({}, {"cluster.servers.expert_memory_bytes=2.5e9"})
               .servers[1]
               .expert_memory_bytes == 2'500'000'000);
-    const cluster_config one = accepted({}, {"cluster.servers.b.expert_memory_bytes=5 B"});
-    CHECK_FALSE(one.servers[0].expert_memory_bytes.has_value());
-    CHECK(one.servers[1].expert_memory_bytes == 5);
+    const cluster_config changed = accepted({}, {"cluster.servers.b.expert_memory_bytes=5 B"});
+    CHECK_FALSE(changed.servers[0].expert_memory_bytes.has_value());
+    CHECK(changed.servers[1].expert_memory_bytes == 5);
     CHECK(accepted({}, {"cluster.links.bits_per_s=5e8"}).links[0].bits_per_s == 5e8);
     CHECK(accepted({}, {"cluster.workloads.zipf=0.3"}).workloads[0].zipf == 0.3);
     CHECK(accepted({}, {"cluster.serial_calls=true"}).serial_calls);
-    const cluster_config other =
+    const cluster_config cloud_config =
         accepted({}, {"cluster.cloud.flops=1e15", "cluster.cloud.latency_s=0.02"});
-    REQUIRE(other.cloud.has_value());
-    CHECK(other.cloud->latency_s == 0.02);
+    REQUIRE(cloud_config.cloud.has_value());
+    CHECK(cloud_config.cloud->latency_s == 0.02);
     // The last one of a key counts, and it replaces the key that excludes it.
     CHECK(
         accepted({}, {"cluster.workloads.zipf=1", "cluster.workloads.zipf=2"}).workloads[0].zipf ==
@@ -285,22 +285,22 @@ TEST_CASE("--set changes tables: of all entries, of one, of a table that the fil
 TEST_CASE("positions are drawn, each apart from the others") {
     const description base = adding(radio + user);
     const cluster_config config = accepted(base, {"cluster.users.count=20"});
-    for (const cluster_user &one : config.users) {
-        REQUIRE(one.at.has_value());
-        CHECK(one.at->x >= 0);
-        CHECK(one.at->x < 100);
-        CHECK(one.at->y < 100);
+    for (const cluster_user &placed_user : config.users) {
+        REQUIRE(placed_user.location.has_value());
+        CHECK(placed_user.location->x >= 0);
+        CHECK(placed_user.location->x < 100);
+        CHECK(placed_user.location->y < 100);
     }
-    CHECK(config.users[0].at->x != config.users[1].at->x);
+    CHECK(config.users[0].location->x != config.users[1].location->x);
     // Another user, or a fixed place for a server, moves nobody. Another seed moves everybody.
-    const cluster_config more =
+    const cluster_config moved =
         accepted(base, {"cluster.users.count=30", "cluster.servers.a.position=[5, 6]"});
-    CHECK(more.servers[0].at->x == 5);
-    CHECK(more.servers[1].at->x == config.servers[1].at->x);
-    CHECK(more.users[19].at->y == config.users[19].at->y);
-    const cluster_config other =
+    CHECK(moved.servers[0].location->x == 5);
+    CHECK(moved.servers[1].location->x == config.servers[1].location->x);
+    CHECK(moved.users[19].location->y == config.users[19].location->y);
+    const cluster_config reseeded =
         accepted(base, {"cluster.users.count=20", "cluster.radio.position_seed=1"});
-    CHECK(other.users[19].at->y != config.users[19].at->y);
+    CHECK(reseeded.users[19].location->y != config.users[19].location->y);
 }
 
 TEST_CASE("a cluster can stand in a file of its own") {
@@ -312,7 +312,7 @@ TEST_CASE("a cluster can stand in a file of its own") {
         "run.toml", "[cluster]\nfile = \"described/cluster.toml\"\n[placement]\nwindow_s = 5\n");
     const auto load = [&](const std::filesystem::path &file, const std::vector<std::string> &set) {
         std::vector<override_value> overrides;
-        for (const std::string &one : set) overrides.push_back(*parse_override(one));
+        for (const std::string &setting : set) overrides.push_back(*parse_override(setting));
         return load_run_config(file, overrides);
     };
     auto config = load(run, {"cluster.workloads.zipf=0.25"});
@@ -349,11 +349,12 @@ TEST_CASE("a cluster can stand in a file of its own") {
 }
 
 TEST_CASE("mistakes in entries") {
-    refused(with(&description::model, "[cluster]\nmodels = 3\n"),
+    refused(with_section(&description::model, "[cluster]\nmodels = 3\n"),
             {"conf/run.toml:2: [cluster] models", "[[cluster.models]]"});
-    refused(with(&description::model, "[cluster.models]\nname = \"m\"\n"), {"[[cluster.models]]"});
+    refused(with_section(&description::model, "[cluster.models]\nname = \"m\"\n"),
+            {"[[cluster.models]]"});
     refused(adding("[[cluster.cloud]]\nflops = 1\n"), {"[cluster.cloud]"});
-    refused(with(&description::cluster, "[cluster]\nserial_call = true\n"),
+    refused(with_section(&description::cluster, "[cluster]\nserial_call = true\n"),
             {"conf/run.toml:2: unknown key serial_call in [cluster]", "did you mean serial_calls"});
     refused(server_of("gpus = \"a100_40gb\"\n"), {"[[cluster.servers]] name is not given"});
     refused(server_of("name = \"a.b\"\ngpus = \"a100_40gb\"\n"), {"letters, digits, _ and -"});
@@ -380,16 +381,18 @@ TEST_CASE("mistakes in entries") {
     refused(server_of("name = \"a\"\ngpus = \"x\"\nposition = [1]\n"), {"two numbers in metres"});
     refused(server_of("name = \"a\"\ngpus = \"x\"\nposition = [-1.1e7, 0]\n"),
             {"metres from -1e+07 to 1e+07"});
-    refused(with(&description::model, "[[cluster.models]]\nname = \"m\"\nexpert_bytes = -5\n"),
-            {"expert_bytes is -5"});
-    refused(with(&description::links, "[[cluster.links]]\nfrom = \"a\"\nto = \"b\"\n"),
-            {"bits_per_s is not given"});
-    refused(with(&description::links, "[[cluster.links]]\nfrom = \"a\"\nbits_per_s = 1e6\n"),
-            {"to is not given"});
     refused(
-        with(&description::links, "[[cluster.links]]\nfrom = \"a\"\nto = \"b\"\nbits_per_s = 0\n"),
-        {"conf/run.toml:14: [[cluster.links]] bits_per_s is 0", "above 0"});
-    refused(with(&description::links, description().links + "latency_s = -1\n"),
+        with_section(&description::model, "[[cluster.models]]\nname = \"m\"\nexpert_bytes = -5\n"),
+        {"expert_bytes is -5"});
+    refused(with_section(&description::links, "[[cluster.links]]\nfrom = \"a\"\nto = \"b\"\n"),
+            {"bits_per_s is not given"});
+    refused(
+        with_section(&description::links, "[[cluster.links]]\nfrom = \"a\"\nbits_per_s = 1e6\n"),
+        {"to is not given"});
+    refused(with_section(&description::links,
+                         "[[cluster.links]]\nfrom = \"a\"\nto = \"b\"\nbits_per_s = 0\n"),
+            {"conf/run.toml:14: [[cluster.links]] bits_per_s is 0", "above 0"});
+    refused(with_section(&description::links, description().links + "latency_s = -1\n"),
             {"latency_s is -1"});
     refused(adding("[cluster.cloud]\nlatency_s = 1\n"), {"flops is not given"});
     refused(adding("[cluster.cloud]\nflops = 0\n"), {"flops is 0"});
@@ -435,28 +438,28 @@ TEST_CASE("mistakes in workloads") {
 }
 
 TEST_CASE("mistakes between entries") {
-    refused(with(&description::model, ""), {"has no model"});
-    refused(with(&description::servers, ""), {"has no server"});
-    refused(with(&description::servers, description().servers + description().servers),
+    refused(with_section(&description::model, ""), {"has no model"});
+    refused(with_section(&description::servers, ""), {"has no server"});
+    refused(with_section(&description::servers, description().servers + description().servers),
             {"conf/run.toml:11: server a has the name of the entry at conf/run.toml:4"});
     refused(adding(radio + "[[cluster.users]]\nname = \"a\"\nworkload = \"w\"\n"),
             {"user a has the name"});
-    refused(with(&description::workload, description().workload + description().workload),
+    refused(with_section(&description::workload, description().workload + description().workload),
             {"workload w has the name"});
     refused(server_of("name = \"a\"\ngpus = \"x\"\nworkload = \"other\"\n"),
             {"there is no workload other", "there are w"});
     refused(server_of("name = \"a\"\ngpus = \"x\"\n"), {"nobody asks for anything"});
-    refused(with(&description::links,
-                 "[[cluster.links]]\nfrom = \"a\"\nto = \"bb\"\nbits_per_s = 1e6\n"),
+    refused(with_section(&description::links,
+                         "[[cluster.links]]\nfrom = \"a\"\nto = \"bb\"\nbits_per_s = 1e6\n"),
             {"conf/run.toml:11: there is no server bb", "did you mean b"});
     // Names all servers that are alone.
-    refused(with(&description::links, ""), {"no link reaches a, b there and back"});
-    refused(with(&description::links, description().links + "symmetric = false\n"),
+    refused(with_section(&description::links, ""), {"no link reaches a, b there and back"});
+    refused(with_section(&description::links, description().links + "symmetric = false\n"),
             {"no link reaches a, b"});
     const std::string third = "[[cluster.servers]]\nname = \"c\"\ngpus = \"x\"\n";
-    refused(with(&description::servers, description().servers + third),
+    refused(with_section(&description::servers, description().servers + third),
             {"no link reaches c there"});
-    description chain = with(&description::servers, description().servers + third);
+    description chain = with_section(&description::servers, description().servers + third);
     chain.links += "[[cluster.links]]\nfrom = \"b\"\nto = \"c\"\nbits_per_s = 1e6\n";
     refused(chain, {"a and c have no link there and back", "no cloud"});
     chain.rest = cloud;
@@ -501,8 +504,9 @@ TEST_CASE("keys without an effect on a cluster are refused of --set, and warned 
     REQUIRE(config->warnings.size() == 3);
     for (const char *part : {"[run] guard: it has no effect", "[hardware] profile: it has no",
                              "[cache] plugin: it has no effect where no server loads"})
-        CHECK(std::ranges::count_if(config->warnings, [&](const std::string &one) {
-                  return one.starts_with("conf/run.toml:") && one.find(part) != std::string::npos;
+        CHECK(std::ranges::count_if(config->warnings, [&](const std::string &warning) {
+                  return warning.starts_with("conf/run.toml:") &&
+                         warning.find(part) != std::string::npos;
               }) == 1);
     // A single machine has a use for them all.
     CHECK(moorage::core::parse_run_config("[hardware]\nprofile = \"rtx_4090\"\n[source]\ntrace = "
@@ -515,15 +519,15 @@ TEST_CASE("what nodes need stands beside what is emulated") {
     const description plain;
     CHECK(accepted(plain).own_disk);
     CHECK(accepted(plain).servers[0].address.empty());
-    description of;
-    of.cluster = "[cluster]\nown_disk = false\n";
-    of.model += "weights = \"../models/m\"\n";
-    of.servers =
+    description document;
+    document.cluster = "[cluster]\nown_disk = false\n";
+    document.model += "weights = \"../models/m\"\n";
+    document.servers =
         "[[cluster.servers]]\nname = \"a\"\ngpus = \"a100_40gb\"\nworkload = \"w\"\ncount = 2\n"
         "address = [\"h:1\", \"h:2, g:2\"]\nheartbeats = [\"h:3\", \"h:4\"]\n"
         "status = [\"h:5\", \"h:6\"]\n";
-    of.links = "[[cluster.links]]\nfrom = \"*\"\nto = \"*\"\nbits_per_s = 8e6\n";
-    const cluster_config config = accepted(of);
+    document.links = "[[cluster.links]]\nfrom = \"*\"\nto = \"*\"\nbits_per_s = 8e6\n";
+    const cluster_config config = accepted(document);
     CHECK_FALSE(config.own_disk);
     CHECK(config.models[0].weights == "models/m");  // from the file's folder, conf
     CHECK(config.servers[0].address == "h:1");
@@ -531,8 +535,9 @@ TEST_CASE("what nodes need stands beside what is emulated") {
     CHECK(config.servers[1].heartbeats == "h:4");
     CHECK(config.servers[1].status == "h:6");
 
-    of.servers += "[[cluster.servers]]\nname = \"c\"\ngpus = \"a100_40gb\"\naddress = \"h:3\"\n";
-    refused(of, {"conf/run.toml:", "server c", "h:3", "a.0", "in turn"});
+    document.servers +=
+        "[[cluster.servers]]\nname = \"c\"\ngpus = \"a100_40gb\"\naddress = \"h:3\"\n";
+    refused(document, {"conf/run.toml:", "server c", "h:3", "a.0", "in turn"});
     description twice = plain;
     twice.servers += "count = 2\naddress = \"h:1\"\n";
     refused(twice, {"server b.1", "h:1", "b.0"});

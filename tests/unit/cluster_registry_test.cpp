@@ -28,49 +28,54 @@ namespace {
 
 // Every kind of registry must do this.
 void behaves(const opener &open) {
-    opened one = open(), two = open();
-    say(*one, "one", "first");
-    say(*two, "two", std::string(1000, 'x') + "\n\"\x01\xff");
-    CHECK(comes(*one, [](const auto &of) { return of.members.size() == 2; }));
-    CHECK(one->state().members.at("two") == std::string(1000, 'x') + "\n\"\x01\xff");
-    CHECK(comes(*two, [](const auto &of) { return of.members.contains("one"); }));
+    opened first = open(), second = open();
+    announce(*first, "one", "first");
+    announce(*second, "two", std::string(1000, 'x') + "\n\"\x01\xff");
+    CHECK(wait_until(*first, [](const auto &state) { return state.members.size() == 2; }));
+    CHECK(first->state().members.at("two") == std::string(1000, 'x') + "\n\"\x01\xff");
+    CHECK(wait_until(*second, [](const auto &state) { return state.members.contains("one"); }));
 
     // One leads. Only its writes are accepted, and only in place of the plan that it has read.
-    CHECK_FALSE(one->leads());
-    CHECK_FALSE(one->put_plan(0, 1, "early").value());
-    CHECK(leads(*one));
-    CHECK(comes(*two, [](const auto &of) { return of.leader == "one"; }));
-    CHECK_FALSE(two->lead().value());
-    CHECK(one->put_plan(0, 1, "the first").value());
-    CHECK(one->put_plan(1, 2, "the second").value());
-    CHECK_FALSE(one->put_plan(1, 3, "on the first").value());
-    CHECK_FALSE(two->put_plan(2, 3, "not the leader's").value());
-    CHECK(comes(*two, [](const auto &of) { return of.epoch == 2; }));
-    CHECK(two->state().plan == "the second");
-    CHECK(one->state().plan == "the second");
+    CHECK_FALSE(first->leads());
+    CHECK_FALSE(first->put_plan(0, 1, "early").value());
+    CHECK(wait_to_lead(*first));
+    CHECK(wait_until(*second, [](const auto &state) { return state.leader == "one"; }));
+    CHECK_FALSE(second->lead().value());
+    CHECK(first->put_plan(0, 1, "the first").value());
+    CHECK(first->put_plan(1, 2, "the second").value());
+    CHECK_FALSE(first->put_plan(1, 3, "on the first").value());
+    CHECK_FALSE(second->put_plan(2, 3, "not the leader's").value());
+    CHECK(wait_until(*second, [](const auto &state) { return state.epoch == 2; }));
+    CHECK(second->state().plan == "the second");
+    CHECK(first->state().plan == "the second");
 
     // A member's new text replaces its old one. Anyone may put a note.
-    say(*one, "one", "again");
-    REQUIRE(two->put_note("wish", "drain three").ok());
-    CHECK(comes(*one, [](const auto &of) { return notes(of, "wish", "drain three"); }));
-    CHECK(comes(*two, [](const auto &of) {
-        return of.members.contains("one") && of.members.at("one") == "again";
+    announce(*first, "one", "again");
+    REQUIRE(second->put_note("wish", "drain three").ok());
+    CHECK(wait_until(*first,
+                     [](const auto &state) { return has_note(state, "wish", "drain three"); }));
+    CHECK(wait_until(*second, [](const auto &state) {
+        return state.members.contains("one") && state.members.at("one") == "again";
     }));
-    CHECK_FALSE(two->put_note("../wish", "x").ok());
-    CHECK_FALSE(two->put_note("wish", std::string(cluster_registry::text_bytes_max + 1, 'x')).ok());
-    CHECK(comes(*two, [](const auto &) { return true; }));
+    CHECK_FALSE(second->put_note("../wish", "x").ok());
+    CHECK_FALSE(
+        second->put_note("wish", std::string(cluster_registry::text_bytes_max + 1, 'x')).ok());
+    CHECK(wait_until(*second, [](const auto &) { return true; }));
 
     // A member that ends is gone, with its leadership. The plan stays.
-    one.reset();
-    CHECK(comes(*two, [](const auto &of) { return of.members.size() == 1 && of.leader.empty(); }));
-    CHECK(leads(*two));
-    CHECK(two->put_plan(2, 7, "the third").value());
-    opened three = open();
-    CHECK(comes(*three, [](const auto &of) { return of.epoch == 7 && of.leader == "two"; }));
-    CHECK(three->state().plan == "the third");
-    two->leave();
-    CHECK(comes(*three, [](const auto &of) { return of.members.empty(); }));
-    CHECK(three->state().epoch == 7);
+    first.reset();
+    CHECK(wait_until(*second, [](const auto &state) {
+        return state.members.size() == 1 && state.leader.empty();
+    }));
+    CHECK(wait_to_lead(*second));
+    CHECK(second->put_plan(2, 7, "the third").value());
+    opened third = open();
+    CHECK(wait_until(*third,
+                     [](const auto &state) { return state.epoch == 7 && state.leader == "two"; }));
+    CHECK(third->state().plan == "the third");
+    second->leave();
+    CHECK(wait_until(*third, [](const auto &state) { return state.members.empty(); }));
+    CHECK(third->state().epoch == 7);
 }
 
 // Several members lead, end and write in any interleaving. Epochs rise, each is one plan for all
@@ -78,39 +83,39 @@ void behaves(const opener &open) {
 void one_plan_wins(const opener &open, uint64_t seed, int rounds) {
     random_stream draw(seed, 0);
     std::map<uint64_t, std::string> written, seen;
-    std::vector<opened> all(3);
-    const auto look = [&](size_t at) {
-        const registry_state &of = all[at]->state();
-        if (of.epoch == 0) return;
-        const auto known = seen.emplace(of.epoch, of.plan).first;
-        CHECK(known->second == of.plan);
+    std::vector<opened> registries(3);
+    const auto look = [&](size_t index) {
+        const registry_state &state = registries[index]->state();
+        if (state.epoch == 0) return;
+        const auto known = seen.emplace(state.epoch, state.plan).first;
+        CHECK(known->second == state.plan);
     };
     for (int round = 0; round < rounds; ++round) {
-        const size_t at = draw.below(all.size());
-        if (!all[at]) {
-            all[at] = open();
-            say(*all[at], format("node{}", at), "there");
+        const size_t index = draw.below(registries.size());
+        if (!registries[index]) {
+            registries[index] = open();
+            announce(*registries[index], format("node{}", index), "there");
         }
-        cluster_registry &of = *all[at];
-        const auto turned = of.turn(draw.below(3) * 10'000'000);
-        const uint64_t before = of.state().epoch;
-        look(at);
-        CHECK(of.state().epoch >= before);
+        cluster_registry &registry = *registries[index];
+        const auto turned = registry.turn(draw.below(3) * 10'000'000);
+        const uint64_t old_epoch = registry.state().epoch;
+        look(index);
+        CHECK(registry.state().epoch >= old_epoch);
         const uint64_t choice = draw.below(10);
         if (choice == 0) {
-            all[at].reset();
+            registries[index].reset();
         } else if (choice < 4) {
-            const auto ignored = of.lead();
+            const auto ignored = registry.lead();
             (void)ignored;
         } else {
-            const std::string text = format("by {} in round {}", at, round);
-            const auto done = of.put_plan(before, before + 1, text);
+            const std::string text = format("by {} in round {}", index, round);
+            const auto done = registry.put_plan(old_epoch, old_epoch + 1, text);
             if (done && *done) {
-                CHECK_FALSE(written.contains(before + 1));
-                written[before + 1] = text;
+                CHECK_FALSE(written.contains(old_epoch + 1));
+                written[old_epoch + 1] = text;
             }
         }
-        if (all[at]) look(at);
+        if (registries[index]) look(index);
     }
     for (const auto &[epoch, text] : written)
         if (seen.contains(epoch)) CHECK(seen[epoch] == text);
@@ -120,10 +125,10 @@ void one_plan_wins(const opener &open, uint64_t seed, int rounds) {
 }  // namespace
 
 TEST_CASE("a directory") {
-    const toy::folder at;
-    behaves(in_directory(at));
-    const toy::folder other;
-    one_plan_wins(in_directory(other), 1, 300);
+    const toy::folder folder;
+    behaves(directory_opener(folder));
+    const toy::folder second_folder;
+    one_plan_wins(directory_opener(second_folder), 1, 300);
 }
 
 TEST_CASE("a gateway of etcd") {
@@ -135,76 +140,78 @@ TEST_CASE("a gateway of etcd") {
 
 TEST_CASE("a directory: a plan put there by hand, and one that is spoiled") {
     set_log_level(log_level::off);
-    const toy::folder at;
-    const opened one = in_directory(at)();
-    at.write("new", "5\nby hand");
-    std::filesystem::rename(at / "new", at / "registry/plan");
-    CHECK(comes(*one, [](const auto &of) { return of.epoch == 5; }));
-    CHECK(one->state().plan == "by hand");
+    const toy::folder folder;
+    const opened registry = directory_opener(folder)();
+    folder.write("new", "5\nby hand");
+    std::filesystem::rename(folder / "new", folder / "registry/plan");
+    CHECK(wait_until(*registry, [](const auto &state) { return state.epoch == 5; }));
+    CHECK(registry->state().plan == "by hand");
     for (const char *text :
          {"", "x", "6", "six\nplan", "-6\nplan", "0\nplan", "99999999999999999999\n"}) {
         CAPTURE(text);
-        at.write("new", text);
-        std::filesystem::rename(at / "new", at / "registry/plan");
+        folder.write("new", text);
+        std::filesystem::rename(folder / "new", folder / "registry/plan");
         // Told once: a second look finds nothing new.
-        const auto changed = one->turn(0), again = one->turn(0);
+        const auto changed = registry->turn(0), again = registry->turn(0);
         REQUIRE(changed.ok());
         CHECK(*changed);
         CHECK_FALSE(*again);
-        CHECK(one->state().damaged.find("registry/plan is damaged: ") != std::string::npos);
-        CHECK(one->state().epoch == 5);
-        CHECK(one->state().plan == "by hand");
+        CHECK(registry->state().damaged.find("registry/plan is damaged: ") != std::string::npos);
+        CHECK(registry->state().epoch == 5);
+        CHECK(registry->state().plan == "by hand");
     }
-    at.write("new", "6\nrepaired");
-    std::filesystem::rename(at / "new", at / "registry/plan");
-    CHECK(comes(*one, [](const auto &of) { return of.epoch == 6 && of.damaged.empty(); }));
-    at.write("new", "5\nby hand");
-    std::filesystem::rename(at / "new", at / "registry/plan");
-    CHECK(comes(*one, [](const auto &of) { return of.epoch == 5; }));
-    at.write("registry/members/.hidden", "x");
-    at.write("registry/members/dead", "no process");
-    REQUIRE(one->turn(0).ok());
-    CHECK(one->state().members.empty());
-    const opened first = in_directory(at)(), second = in_directory(at)();
+    folder.write("new", "6\nrepaired");
+    std::filesystem::rename(folder / "new", folder / "registry/plan");
+    CHECK(wait_until(*registry,
+                     [](const auto &state) { return state.epoch == 6 && state.damaged.empty(); }));
+    folder.write("new", "5\nby hand");
+    std::filesystem::rename(folder / "new", folder / "registry/plan");
+    CHECK(wait_until(*registry, [](const auto &state) { return state.epoch == 5; }));
+    folder.write("registry/members/.hidden", "x");
+    folder.write("registry/members/dead", "no process");
+    REQUIRE(registry->turn(0).ok());
+    CHECK(registry->state().members.empty());
+    const opened first = directory_opener(folder)(), second = directory_opener(folder)();
     CHECK(first->announce("one", "").ok());
     const status taken = second->announce("one", "");
     REQUIRE_FALSE(taken.ok());
     CHECK(taken.failure().text.find("takes part already") != std::string::npos);
-    std::filesystem::remove_all(at / "registry");
-    CHECK_FALSE(one->turn(0).ok());
-    CHECK(one->state().plan == "by hand");
+    std::filesystem::remove_all(folder / "registry");
+    CHECK_FALSE(registry->turn(0).ok());
+    CHECK(registry->state().plan == "by hand");
 }
 
 TEST_CASE("a directory: what is removed while members live comes back with them") {
     set_log_level(log_level::off);
-    const toy::folder at;
-    const opened first = in_directory(at)(), second = in_directory(at)();
+    const toy::folder folder;
+    const opened first = directory_opener(folder)(), second = directory_opener(folder)();
     REQUIRE(first->announce("one", "here").ok());
     REQUIRE(second->announce("two", "there").ok());
     REQUIRE(first->lead().ok());
     REQUIRE(first->leads());
-    std::filesystem::remove_all(at / "registry");
+    std::filesystem::remove_all(folder / "registry");
     CHECK_FALSE(first->turn(0).ok());
     // Another member makes it anew and sees both again. The old leader no longer leads, until it
     // tries.
-    const opened newcomer = in_directory(at)();
+    const opened newcomer = directory_opener(folder)();
     REQUIRE(first->turn(0).ok());
     REQUIRE(second->turn(0).ok());
-    CHECK(comes(*newcomer, [](const auto &of) {
-        return of.members == std::map<std::string, std::string>{{"one", "here"}, {"two", "there"}};
+    CHECK(wait_until(*newcomer, [](const auto &state) {
+        return state.members ==
+               std::map<std::string, std::string>{{"one", "here"}, {"two", "there"}};
     }));
     CHECK_FALSE(first->leads());
     REQUIRE(second->lead().ok());
     CHECK(second->leads());
     CHECK_FALSE(*first->lead());
     // A member's file alone.
-    std::filesystem::remove(at / "registry/members/one");
+    std::filesystem::remove(folder / "registry/members/one");
     REQUIRE(first->turn(0).ok());
-    CHECK(comes(*newcomer, [](const auto &of) { return of.members.contains("one"); }));
+    CHECK(wait_until(*newcomer, [](const auto &state) { return state.members.contains("one"); }));
     // Its place was taken while it was away.
-    std::filesystem::remove_all(at / "registry");
-    const opened other = in_directory(at)();
-    REQUIRE(other->announce("one", "another").ok());
+    std::filesystem::remove_all(folder / "registry");
+    const opened namesake = directory_opener(folder)();
+    REQUIRE(namesake->announce("one", "another").ok());
     const auto lost = first->turn(0);
     REQUIRE_FALSE(lost.ok());
     CHECK(lost.failure().text.find("takes part already") != std::string::npos);
@@ -212,14 +219,14 @@ TEST_CASE("a directory: what is removed while members live comes back with them"
 
 TEST_CASE("a directory: members write the plan in force again; who only asks makes nothing") {
     set_log_level(log_level::off);
-    const toy::folder at;
-    const auto asked = file_registry::open(at.path() / "registry", /*make=*/false);
+    const toy::folder folder;
+    const auto asked = file_registry::open(folder.path() / "registry", /*make=*/false);
     REQUIRE_FALSE(asked.ok());
     CHECK(asked.failure().usage);
     CHECK(asked.failure().text.find("registry is not there; ") != std::string::npos);
-    CHECK_FALSE(std::filesystem::exists(at / "registry"));
+    CHECK_FALSE(std::filesystem::exists(folder / "registry"));
 
-    const opened first = in_directory(at)(), second = in_directory(at)();
+    const opened first = directory_opener(folder)(), second = directory_opener(folder)();
     REQUIRE(first->announce("one", "here").ok());
     REQUIRE(second->announce("two", "there").ok());
     REQUIRE(*first->lead());
@@ -227,25 +234,25 @@ TEST_CASE("a directory: members write the plan in force again; who only asks mak
     REQUIRE(second->turn(0).ok());
     REQUIRE(*first->put_plan(9, 10, "ten"));
     // The directory is removed. The members make it again from their knowledge: the highest epoch.
-    std::filesystem::remove_all(at / "registry");
+    std::filesystem::remove_all(folder / "registry");
     CHECK_FALSE(second->turn(0).ok());
     REQUIRE(second->turn(0).ok());
-    const auto there = [&] {
-        auto newcomer = file_registry::open(at.path() / "registry", /*make=*/false);
+    const auto read_plan = [&] {
+        auto newcomer = file_registry::open(folder.path() / "registry", /*make=*/false);
         REQUIRE(newcomer.ok());
         REQUIRE((*newcomer)->turn(0).ok());
         return std::pair((*newcomer)->state().epoch, (*newcomer)->state().plan);
     };
-    CHECK(there() == std::pair(uint64_t{9}, std::string("nine")));
+    CHECK(read_plan() == std::pair(uint64_t{9}, std::string("nine")));
     REQUIRE(first->turn(0).ok());
     CHECK(first->state().epoch == 10);
-    CHECK(there() == std::pair(uint64_t{10}, std::string("ten")));
+    CHECK(read_plan() == std::pair(uint64_t{10}, std::string("ten")));
     REQUIRE(second->turn(0).ok());
     CHECK(second->state().plan == "ten");
     // The plan's file alone.
-    std::filesystem::remove(at / "registry/plan");
+    std::filesystem::remove(folder / "registry/plan");
     REQUIRE(second->turn(0).ok());
-    CHECK(there() == std::pair(uint64_t{10}, std::string("ten")));
+    CHECK(read_plan() == std::pair(uint64_t{10}, std::string("ten")));
     CHECK(first->turn(0).ok());
 }
 
@@ -265,44 +272,46 @@ TEST_CASE("a gateway that goes away, forgets, compacts: the state stays, then go
     set_log_level(log_level::error);
     etcd_fake etcd;
     const opener open = at_endpoints({etcd.address});
-    const opened one = open(), two = open();
-    say(*one, "one", "x");
-    REQUIRE(leads(*one));
-    REQUIRE(one->put_plan(0, 4, "the plan").value());
-    REQUIRE(comes(*two, [](const auto &of) { return of.epoch == 4; }));
+    const opened first = open(), second = open();
+    announce(*first, "one", "x");
+    REQUIRE(wait_to_lead(*first));
+    REQUIRE(first->put_plan(0, 4, "the plan").value());
+    REQUIRE(wait_until(*second, [](const auto &state) { return state.epoch == 4; }));
     const auto both_see = [&](const char *note) {
-        REQUIRE(comes(*one, [&](const auto &) { return two->put_note("wish", note).ok(); }));
-        CHECK(comes(*one, [&](const auto &of) { return notes(of, "wish", note); }));
-        CHECK(comes(*two, [&](const auto &of) { return notes(of, "wish", note); }));
+        REQUIRE(
+            wait_until(*first, [&](const auto &) { return second->put_note("wish", note).ok(); }));
+        CHECK(wait_until(*first, [&](const auto &state) { return has_note(state, "wish", note); }));
+        CHECK(
+            wait_until(*second, [&](const auto &state) { return has_note(state, "wish", note); }));
     };
     both_see("a");
     etcd.drop_watches();
     both_see("b");
     // Changes while nobody watches are compacted away before the next watch begins.
     etcd.drop_watches();
-    REQUIRE(two->put_note("wish", "c").ok());
+    REQUIRE(second->put_note("wish", "c").ok());
     etcd.compacted = 1000;
-    CHECK(comes(*one, [](const auto &of) { return notes(of, "wish", "c"); }));
+    CHECK(wait_until(*first, [](const auto &state) { return has_note(state, "wish", "c"); }));
     etcd.compacted = 0;
     both_see("d");
     // A restart with an empty store. Members still know the plan, and register again.
     etcd.forget();
-    CHECK(comes(*one, [&](const auto &) {
-        const auto ignored = two->turn(0);
-        return two->state().members.contains("one") && one->state().members.contains("one") &&
-               two->state().leader.empty();
+    CHECK(wait_until(*first, [&](const auto &) {
+        const auto ignored = second->turn(0);
+        return second->state().members.contains("one") && first->state().members.contains("one") &&
+               second->state().leader.empty();
     }));
-    CHECK(one->state().plan == "the plan");
-    CHECK(two->state().epoch == 4);
-    REQUIRE(leads(*one));
-    CHECK(one->put_plan(0, 9, "again").value());
+    CHECK(first->state().plan == "the plan");
+    CHECK(second->state().epoch == 4);
+    REQUIRE(wait_to_lead(*first));
+    CHECK(first->put_plan(0, 9, "again").value());
     // Silence ends in errors, within their time, and changes nothing.
     etcd.silent = true;
     bool failed = false;
-    for (int tries = 0; tries < 20 && !failed; ++tries) failed = !one->turn(200'000'000);
+    for (int tries = 0; tries < 20 && !failed; ++tries) failed = !first->turn(200'000'000);
     CHECK(failed);
-    CHECK_FALSE(one->put_plan(9, 10, "into silence").ok());
-    CHECK(one->state().plan == "again");
+    CHECK_FALSE(first->put_plan(9, 10, "into silence").ok());
+    CHECK(first->state().plan == "again");
     etcd.silent = false;
     both_see("e");
 }
@@ -312,18 +321,20 @@ TEST_CASE("a leader that was paused past its lease writes nothing") {
     etcd_fake etcd;
     const opener open = at_endpoints({etcd.address});
     const opened old = open(), young = open();
-    say(*old, "old", "x");
-    REQUIRE(leads(*old));
+    announce(*old, "old", "x");
+    REQUIRE(wait_to_lead(*old));
     REQUIRE(old->put_plan(0, 1, "its").value());
-    say(*young, "young", "y");
+    announce(*young, "young", "y");
     // It does nothing for as long as its lease lasts.
-    REQUIRE(comes(*young, [](const auto &of) { return of.leader.empty() && of.epoch == 1; }));
-    REQUIRE(leads(*young));
+    REQUIRE(wait_until(*young,
+                       [](const auto &state) { return state.leader.empty() && state.epoch == 1; }));
+    REQUIRE(wait_to_lead(*young));
     CHECK(old->leads());  // as far as it knows
     CHECK_FALSE(old->put_plan(1, 2, "of the past").value());
     CHECK_FALSE(old->leads());
     CHECK(young->put_plan(1, 2, "of today").value());
-    CHECK(comes(*old, [](const auto &of) { return of.epoch == 2 && of.members.contains("old"); }));
+    CHECK(wait_until(
+        *old, [](const auto &state) { return state.epoch == 2 && state.members.contains("old"); }));
     CHECK(old->state().plan == "of today");
 }
 
@@ -361,20 +372,20 @@ TEST_CASE("hostile answers are errors, never more") {
         CAPTURE(text.substr(0, 120));
         for (const bool watch_alone : {false, true}) {
             etcd_fake etcd;
-            etcd.lie = [&](const std::string &path) {
+            etcd.fake_answer = [&](const std::string &path) {
                 return watch_alone && path != "/v3/watch" ? "" : text;
             };
             auto client = open_etcd_client({etcd.address});
             REQUIRE(client.ok());
-            etcd_registry one(std::move(*client), "test");
+            etcd_registry registry(std::move(*client), "test");
             for (int i = 0; i < 4; ++i) {
-                const auto turned = one.turn(5'000'000);
-                const status said = one.announce("one", "x");
-                const auto led = one.lead();
-                const auto put = one.put_plan(0, 1, "plan");
+                const auto turned = registry.turn(5'000'000);
+                const status said = registry.announce("one", "x");
+                const auto led = registry.lead();
+                const auto put = registry.put_plan(0, 1, "plan");
                 if (!watch_alone) CHECK((!put || !*put));
             }
-            CHECK(one.state().members.size() <= 1);
+            CHECK(registry.state().members.size() <= 1);
         }
     }
 }
@@ -404,37 +415,41 @@ TEST_CASE("base64 and numbers by hand") {
 TEST_CASE("three members of etcd, one of which is killed, one paused") {
     if (etcd_program().empty()) return skip("etcd is not installed (package etcd-server)");
     set_log_level(log_level::error);
-    etcd_members all;
-    behaves(at_endpoints(all.endpoints, "moorage/a"));
-    one_plan_wins(at_endpoints(all.endpoints, "moorage/b"), 3, 60);
+    etcd_members etcd;
+    behaves(at_endpoints(etcd.endpoints, "moorage/a"));
+    one_plan_wins(at_endpoints(etcd.endpoints, "moorage/b"), 3, 60);
 
     // Both speak to the first; one of them watches it, too.
-    const opener open = at_endpoints(all.endpoints, "moorage/c");
-    const opened one = open(), two = open();
-    say(*one, "one", "x");
-    say(*two, "two", "x");
-    REQUIRE(leads(*one));
-    REQUIRE(one->put_plan(0, 1, "before").value());
-    all.kill(0);
+    const opener open = at_endpoints(etcd.endpoints, "moorage/c");
+    const opened first = open(), second = open();
+    announce(*first, "one", "x");
+    announce(*second, "two", "x");
+    REQUIRE(wait_to_lead(*first));
+    REQUIRE(first->put_plan(0, 1, "before").value());
+    etcd.kill(0);
     uint64_t epoch = 1;
     const auto next = [&](const std::string &text) {
-        CHECK(comes(*one, [&](const auto &of) {
-            if (of.plan == text) return true;
-            if (!leads(*one)) return false;
-            epoch = one->state().epoch + 1;
-            const auto done = one->put_plan(epoch - 1, epoch, text);
+        CHECK(wait_until(*first, [&](const auto &state) {
+            if (state.plan == text) return true;
+            if (!wait_to_lead(*first)) return false;
+            epoch = first->state().epoch + 1;
+            const auto done = first->put_plan(epoch - 1, epoch, text);
             return done && *done;
         }));
-        CHECK(comes(*two, [&](const auto &of) { return of.plan == text && of.epoch == epoch; }));
+        CHECK(wait_until(*second, [&](const auto &state) {
+            return state.plan == text && state.epoch == epoch;
+        }));
     };
     next("with two members");
-    all.start(0);
+    etcd.start(0);
     next("with three again");
-    all.pause(1, true);
+    etcd.pause(1, true);
     next("one is paused");
-    all.pause(1, false);
+    etcd.pause(1, false);
     next("all are there");
-    CHECK(comes(*two, [](const auto &of) { return of.members.size() == 2 && of.leader == "one"; }));
+    CHECK(wait_until(*second, [](const auto &state) {
+        return state.members.size() == 2 && state.leader == "one";
+    }));
 }
 
 }  // namespace cluster_registry_test

@@ -83,50 +83,50 @@ using waits = std::pair<uint64_t, uint64_t>;
 }  // namespace
 
 TEST_CASE("one home, one call: by hand") {
-    bench on;
+    bench fixture;
     // Expert 0 lies on a, expert 1 on b. The first token needs its own, the second the other's.
-    on.write(toy::routing({{{0}}, {{1}}}, 2, {0, 2}, false), 2, 1, "0.000001,1,2\n");
-    const run_report report = on.run_it();
-    const cluster_report &all = *report.cluster;
+    fixture.write(toy::routing({{{0}}, {{1}}}, 2, {0, 2}, false), 2, 1, "0.000001,1,2\n");
+    const run_report report = fixture.run_it();
+    const cluster_report &cluster = *report.cluster;
     // Gate 170, expert 100, head 10: the first output after 280. Then 170, 510 + 100 + 510, 10.
     CHECK(report.ttft_ms.mean == doctest::Approx(ns(280)));
     CHECK(report.tpot_ms.mean == doctest::Approx(ns(1300)));
-    CHECK(all.latency_ms.mean == doctest::Approx(ns(1580)));
-    CHECK(all.experts_ms_per_token.value() == doctest::Approx(ns((100 + 1120) / 2.0)));
-    CHECK(all.local_ratio == doctest::Approx(0.5));
-    CHECK(all.remote_call_ms == doctest::Approx(ns(1120)));
-    CHECK(all.calls == 1);
+    CHECK(cluster.latency_ms.mean == doctest::Approx(ns(1580)));
+    CHECK(cluster.experts_ms_per_token.value() == doctest::Approx(ns((100 + 1120) / 2.0)));
+    CHECK(cluster.local_ratio == doctest::Approx(0.5));
+    CHECK(cluster.remote_call_ms == doctest::Approx(ns(1120)));
+    CHECK(cluster.calls == 1);
     CHECK(report.experts.remote == 1);
     CHECK(report.bytes.network == 20);
-    REQUIRE(all.homes.size() == 1);
-    CHECK(all.homes[0].name == "a");
-    CHECK(all.homes[0].tokens == 2);
+    REQUIRE(cluster.homes.size() == 1);
+    CHECK(cluster.homes[0].name == "a");
+    CHECK(cluster.homes[0].tokens == 2);
     CHECK(waits_of(report, 0) == waits{1020, 100});
-    REQUIRE(all.links.size() == 2);
-    CHECK(all.links[0].activation_bytes == 10);
-    CHECK(all.devices[0].served == 0);
-    CHECK(all.devices[1].served == 1);
+    REQUIRE(cluster.links.size() == 2);
+    CHECK(cluster.links[0].activation_bytes == 10);
+    CHECK(cluster.devices[0].served == 0);
+    CHECK(cluster.devices[1].served == 1);
 }
 
 TEST_CASE("requests that come twice as fast come in half the time, in a run and for nodes") {
-    bench on;
-    on.cluster = "requests = 3\n";
-    on.write(toy::routing({{{0}}, {{1}}}, 2, {0, 2}, false), 2, 1,
-             "0.000001,1,2\n0.5,1,2\n0.9,1,2\n");
+    bench fixture;
+    fixture.cluster = "requests = 3\n";
+    fixture.write(toy::routing({{{0}}, {{1}}}, 2, {0, 2}, false), 2, 1,
+                  "0.000001,1,2\n0.5,1,2\n0.9,1,2\n");
     const auto first_at = [&](double faster) {
-        auto config = load_run_config(on.folder / "run.toml", {});
+        auto config = load_run_config(fixture.folder / "run.toml", {});
         REQUIRE(config.ok());
-        config->cluster->faster = faster;
-        auto scene = make_scene(*config->cluster, on.folder.path());
+        config->cluster->rate_factor = faster;
+        auto scene = make_scene(*config->cluster, fixture.folder.path());
         REQUIRE(scene.ok());
-        const auto all = arrivals_of_homes(*config, on.shared, *scene, 100);
-        REQUIRE(all.ok());
-        REQUIRE(all->size() == 3);
-        const auto done = run_either(*config, on.shared, {});
+        const auto arrivals = arrivals_of_homes(*config, fixture.shared, *scene, 100);
+        REQUIRE(arrivals.ok());
+        REQUIRE(arrivals->size() == 3);
+        const auto done = run_either(*config, fixture.shared, {});
         REQUIRE(done.ok());
         // It ends with the last request, which takes microseconds.
         CHECK(done->total_ms == doctest::Approx(900 / faster).epsilon(1e-4));
-        return (*all)[1].of.arrived_ns;
+        return (*arrivals)[1].times.arrived_ns;
     };
     CHECK(first_at(1) == 500'000'000);
     CHECK(first_at(2) == 250'000'000);
@@ -142,19 +142,19 @@ TEST_CASE("a home's requests are divided among its models and devices, and all o
     CHECK(apportioned(1, std::vector{0.5, 0.5}) == counts{1, 0});
     CHECK(apportioned(100, std::vector{0.25, 0.75}) == counts{25, 75});
     CHECK(apportioned(7, std::vector{1.0}) == counts{7});
-    for (uint64_t all = 1; all < 50; ++all) {
-        const counts made = apportioned(all, std::vector(7, 1.0 / 7));
-        CHECK(std::accumulate(made.begin(), made.end(), uint64_t{0}) == all);
-        CHECK(std::ranges::max(made) - std::ranges::min(made) <= 1);
+    for (uint64_t total = 1; total < 50; ++total) {
+        const counts shares = apportioned(total, std::vector(7, 1.0 / 7));
+        CHECK(std::accumulate(shares.begin(), shares.end(), uint64_t{0}) == total);
+        CHECK(std::ranges::max(shares) - std::ranges::min(shares) <= 1);
     }
 }
 
 TEST_CASE("what another device of the home's server has is on the server, and not remote") {
-    bench on;
+    bench fixture;
     // Two GPUs of one server, one expert on each. Requests alternate between them, and each token
     // asks for both experts in turn, so one expert of each request is on the other GPU.
-    on.write(toy::routing({{{0}}, {{1}}}, 2, {0, 2}, false), 1, 1, "0.000001,1,2\n0.5,1,2\n");
-    const run_report report = on.run_it({{"cluster", "servers.gpu_count", "2"}});
+    fixture.write(toy::routing({{{0}}, {{1}}}, 2, {0, 2}, false), 1, 1, "0.000001,1,2\n0.5,1,2\n");
+    const run_report report = fixture.run_it({{"cluster", "servers.gpu_count", "2"}});
     CHECK(report.cluster->local_ratio == 1);
     CHECK(report.experts.requested == 4);
     CHECK(report.experts.hits == 4);
@@ -165,14 +165,14 @@ TEST_CASE("what another device of the home's server has is on the server, and no
 }
 
 TEST_CASE("an ideal server that holds everything has no misses and nothing remote") {
-    bench on;
-    on.write(toy::routing({{{0}}, {{1}}}, 2, {0, 2}, false), 1, 1, "0.000001,1,2\n");
-    std::ifstream in(on.folder / "run.toml");
-    std::string text{std::istreambuf_iterator<char>(in), {}};
+    bench fixture;
+    fixture.write(toy::routing({{{0}}, {{1}}}, 2, {0, 2}, false), 1, 1, "0.000001,1,2\n");
+    std::ifstream config_file(fixture.folder / "run.toml");
+    std::string text{std::istreambuf_iterator<char>(config_file), {}};
     const std::string gpu = "gpus = \"device.toml\"\nexpert_memory_bytes = 100000\n";
     text.replace(text.find(gpu), gpu.size(), "flops = 1e12\nexpert_memory_bytes = 200000\n");
-    on.folder.write("run.toml", text);
-    const run_report report = on.run_it();
+    fixture.folder.write("run.toml", text);
+    const run_report report = fixture.run_it();
     CHECK(report.cluster->local_ratio == 1);
     CHECK(report.experts.requested == 2);
     CHECK(report.experts.hits == 2);
@@ -181,10 +181,10 @@ TEST_CASE("an ideal server that holds everything has no misses and nothing remot
 }
 
 TEST_CASE("two homes call one server at the same time: the second waits for its GPU") {
-    bench on;
+    bench fixture;
     // Three servers, three experts: 2 lies on c, which a and b both want.
-    on.write(toy::routing({{{2}}}, 3, {0, 1}, false), 3, 2, "0.000001,1,1\n");
-    const run_report report = on.run_it();
+    fixture.write(toy::routing({{{2}}}, 3, {0, 1}, false), 3, 2, "0.000001,1,1\n");
+    const run_report report = fixture.run_it();
     REQUIRE(report.cluster->homes.size() == 2);
     CHECK(report.cluster->homes[0].latency_ms.mean == doctest::Approx(ns(170 + 1120 + 10)));
     CHECK(report.cluster->homes[1].latency_ms.mean == doctest::Approx(ns(170 + 1220 + 10)));
@@ -193,10 +193,10 @@ TEST_CASE("two homes call one server at the same time: the second waits for its 
 }
 
 TEST_CASE("what a device does for others while its home has no request is no time of the home's") {
-    bench on;
+    bench fixture;
     // Expert 1 lies on b. Both want it: b is done after 280, a's call comes to it after 680.
-    on.write(toy::routing({{{1}}}, 2, {0, 1}, false), 2, 2, "0.000001,1,1\n");
-    const run_report report = on.run_it();
+    fixture.write(toy::routing({{{1}}}, 2, {0, 1}, false), 2, 2, "0.000001,1,1\n");
+    const run_report report = fixture.run_it();
     const auto busy = [&](size_t home) {
         time_causes sum;
         for (const time_causes &phase : report.cluster->homes[home].causes) sum += phase;
@@ -208,33 +208,33 @@ TEST_CASE("what a device does for others while its home has no request is no tim
 }
 
 TEST_CASE("two servers at once, or one after another") {
-    bench on;
-    const trace_data both = toy::routing({{{1, 2}}}, 3, {0, 1}, false);
-    on.write(both, 3, 1, "0.000001,1,1\n");
-    run_report report = on.run_it();
+    bench fixture;
+    const trace_data trace = toy::routing({{{1, 2}}}, 3, {0, 1}, false);
+    fixture.write(trace, 3, 1, "0.000001,1,1\n");
+    run_report report = fixture.run_it();
     CHECK(report.cluster->latency_ms.mean == doctest::Approx(ns(170 + 1120 + 10)));
     CHECK(waits_of(report, 0) == waits{1020, 100});
-    on.cluster = "serial_calls = true\n";
-    on.write(both, 3, 1, "0.000001,1,1\n");
-    report = on.run_it();
+    fixture.cluster = "serial_calls = true\n";
+    fixture.write(trace, 3, 1, "0.000001,1,1\n");
+    report = fixture.run_it();
     CHECK(report.cluster->latency_ms.mean == doctest::Approx(ns(170 + 2 * 1120 + 10)));
     CHECK(waits_of(report, 0) == waits{2040, 200});
 }
 
 TEST_CASE("two experts of one server share the way there; outputs come as a sum, or each") {
-    bench on;
-    on.room = 2;
+    bench fixture;
+    fixture.room = 2;
     // Experts 0 and 1 on a, 2 and 3 on b.
-    const trace_data both = toy::routing({{{2, 3}}}, 4, {0, 1}, false);
-    on.write(both, 2, 1, "0.000001,1,1\n");
+    const trace_data trace = toy::routing({{{2, 3}}}, 4, {0, 1}, false);
+    fixture.write(trace, 2, 1, "0.000001,1,1\n");
     // 510 there, 100 and 100, 510 back.
-    run_report report = on.run_it();
+    run_report report = fixture.run_it();
     CHECK(report.cluster->latency_ms.mean == doctest::Approx(ns(170 + 1220 + 10)));
     CHECK(report.bytes.network == 20);
     // Each: the first output leaves 100 earlier, the second one as before.
-    on.cluster = "returns_each = true\n";
-    on.write(both, 2, 1, "0.000001,1,1\n");
-    report = on.run_it();
+    fixture.cluster = "returns_each = true\n";
+    fixture.write(trace, 2, 1, "0.000001,1,1\n");
+    report = fixture.run_it();
     CHECK(report.cluster->latency_ms.mean == doctest::Approx(ns(170 + 1220 + 10)));
     CHECK(report.bytes.network == 30);
     // The first output is on its way while the second expert is computed.
@@ -242,10 +242,10 @@ TEST_CASE("two experts of one server share the way there; outputs come as a sum,
 }
 
 TEST_CASE("a prompt crosses once for all of its tokens") {
-    bench on;
+    bench fixture;
     // Both tokens need the expert of b: 20 bytes there and back, one expert for two tokens.
-    on.write(toy::routing({{{1}}, {{1}}}, 2, {0, 2}, false), 2, 1, "0.000001,2,1\n");
-    const run_report report = on.run_it();
+    fixture.write(toy::routing({{{1}}, {{1}}}, 2, {0, 2}, false), 2, 1, "0.000001,2,1\n");
+    const run_report report = fixture.run_it();
     CHECK(report.cluster->latency_ms.mean ==
           doctest::Approx(ns(170 + 520 + 100 + 520 + 10)).epsilon(0.01));
     CHECK(report.bytes.network == 40);
@@ -253,14 +253,15 @@ TEST_CASE("a prompt crosses once for all of its tokens") {
 }
 
 TEST_CASE("messages queue on a link") {
-    bench on;
+    bench fixture;
     // A byte takes a microsecond. Both GPUs of a call b at the same time over the one link from a
     // to b: 10,000 each, one after the other; so do the outputs on the way back, the first of which
     // is ready 100 after its hidden states came.
-    toy::write_files(on.folder, 1, 3, 1);
-    REQUIRE(write_trace(toy::routing({{{2}}}, 3, {0, 1}, false), on.folder / "t.safetensors").ok());
-    on.folder.write("come.csv", "arrival_s,input,output\n0.000001,1,1\n0.000001,1,1\n");
-    on.folder.write("run.toml", R"([cluster]
+    toy::write_files(fixture.folder, 1, 3, 1);
+    REQUIRE(write_trace(toy::routing({{{2}}}, 3, {0, 1}, false), fixture.folder / "t.safetensors")
+                .ok());
+    fixture.folder.write("come.csv", "arrival_s,input,output\n0.000001,1,1\n0.000001,1,1\n");
+    fixture.folder.write("run.toml", R"([cluster]
 duration_s = 1
 [[cluster.models]]
 name = "toy"
@@ -287,27 +288,28 @@ arrivals = "come.csv"
 plugin = "uniform"
 interval_s = 0
 )");
-    const run_report report = on.run_it();
+    const run_report report = fixture.run_it();
     REQUIRE(report.cluster->homes.size() == 1);
     const cluster_report::home &home = report.cluster->homes[0];
     CHECK(home.requests == 2);
     CHECK(home.latency_ms.p50 == doctest::Approx(ns(170 + 20'100 + 10)));
     CHECK(home.latency_ms.p99 == doctest::Approx(ns(170 + 30'100 + 10)));
-    for (const cluster_report::link &one : report.cluster->links) CHECK(one.activation_bytes == 20);
+    for (const cluster_report::link &link : report.cluster->links)
+        CHECK(link.activation_bytes == 20);
     CHECK(report.cluster->links[0].queue_peak == 1);
 }
 
 TEST_CASE("an expert that its server no longer holds is brought for the call") {
-    bench on;
+    bench fixture;
     // b can load from its own memory, and at 1,000 ns does so: expert 0 takes the one slot that
     // expert 1 had. The call of a comes later.
-    toy::write_files(on.folder, 1, 2, 1);
-    REQUIRE(
-        write_trace(toy::routing({{{1}}, {{0}}}, 2, {0, 1, 2}, false), on.folder / "t.safetensors")
-            .ok());
-    on.folder.write("early.csv", "arrival_s,input,output\n0.000001,1,1\n");
-    on.folder.write("late.csv", "arrival_s,input,output\n0.0001,1,1\n");
-    on.folder.write("run.toml", R"([cluster]
+    toy::write_files(fixture.folder, 1, 2, 1);
+    REQUIRE(write_trace(toy::routing({{{1}}, {{0}}}, 2, {0, 1, 2}, false),
+                        fixture.folder / "t.safetensors")
+                .ok());
+    fixture.folder.write("early.csv", "arrival_s,input,output\n0.000001,1,1\n");
+    fixture.folder.write("late.csv", "arrival_s,input,output\n0.0001,1,1\n");
+    fixture.folder.write("run.toml", R"([cluster]
 duration_s = 1
 [[cluster.models]]
 name = "toy"
@@ -343,7 +345,7 @@ arrivals = "early.csv"
 plugin = "uniform"
 interval_s = 0
 )");
-    const run_report report = on.run_it();
+    const run_report report = fixture.run_it();
     REQUIRE(report.cluster->homes.size() == 2);
     CHECK(report.cluster->homes[1].latency_ms.mean == doctest::Approx(ns(170 + 11'100 + 10)));
     CHECK(report.cluster->homes[0].latency_ms.mean ==
@@ -354,11 +356,12 @@ interval_s = 0
 
 TEST_CASE("a server that could not load it again is not asked to give up an expert") {
     for (const bool loads : {false, true}) {
-        bench on;
-        on.placement += "[cache]\nplugin = \"keeper\"\ngive_up = true\n";
-        if (loads) on.server = "host_experts = true\n";
-        on.write(toy::routing({{{0}}, {{0}}, {{1}}}, 2, {0, 3}, false), 2, 1, "0.000001,1,3\n");
-        const run_report report = on.run_it();
+        bench fixture;
+        fixture.placement += "[cache]\nplugin = \"keeper\"\ngive_up = true\n";
+        if (loads) fixture.server = "host_experts = true\n";
+        fixture.write(toy::routing({{{0}}, {{0}}, {{1}}}, 2, {0, 3}, false), 2, 1,
+                      "0.000001,1,3\n");
+        const run_report report = fixture.run_it();
         CHECK(report.cluster->homes[0].tokens == 3);
         // Policies of each home state their facts for themselves.
         REQUIRE(report.facts.size() == report.cluster->devices.size());
@@ -367,11 +370,11 @@ TEST_CASE("a server that could not load it again is not asked to give up an expe
             REQUIRE(facts.size() == 1);
             CHECK(facts[0].name == "given_up");
         }
-        const double given = report.facts.begin()->second[0].value;
+        const double given_up = report.facts.begin()->second[0].value;
         if (loads)
-            CHECK(given != 0);
+            CHECK(given_up != 0);
         else
-            CHECK(given == 0);
+            CHECK(given_up == 0);
     }
 }
 
@@ -379,19 +382,19 @@ namespace {
 
 // Skewed routing of two layers, 16 experts, top-2.
 trace_data skewed(uint64_t seed) {
-    synth_options how;
-    how.tokens = 600;
-    how.layers = 2;
-    how.experts = 16;
-    how.top_k = 2;
-    how.requests = 40;
-    how.seed = seed;
-    how.a = 1.1;
-    how.domains = 2;
-    auto made = synthesize(how);
-    REQUIRE(made.ok());
-    made->metadata["model"] = "toy";
-    return std::move(*made);
+    synth_options options;
+    options.tokens = 600;
+    options.layers = 2;
+    options.experts = 16;
+    options.top_k = 2;
+    options.requests = 40;
+    options.seed = seed;
+    options.a = 1.1;
+    options.domains = 2;
+    auto trace = synthesize(options);
+    REQUIRE(trace.ok());
+    trace->metadata["model"] = "toy";
+    return std::move(*trace);
 }
 
 }  // namespace
@@ -401,21 +404,21 @@ TEST_CASE("nothing is lost: every expert asked for is computed here or by anothe
         for (const char *keys : {"", "serial_calls = true\n", "returns_each = true\n"}) {
             CAPTURE(policy);
             CAPTURE(keys);
-            bench on;
-            on.room = 14;
-            on.cluster = keys;
-            on.placement =
+            bench fixture;
+            fixture.room = 14;
+            fixture.cluster = keys;
+            fixture.placement =
                 "[placement]\nplugin = \"" + std::string(policy) + "\"\ninterval_s = 0\n";
             std::string csv;
             for (int i = 1; i <= 30; ++i) csv += std::to_string(i * 3e-6) + ",4,5\n";
-            on.write(skewed(3), 3, 3, csv);
-            const run_report report = on.run_it();
-            const cluster_report &all = *report.cluster;
+            fixture.write(skewed(3), 3, 3, csv);
+            const run_report report = fixture.run_it();
+            const cluster_report &cluster = *report.cluster;
             CHECK(report.requests == 90);
             CHECK(report.tokens == 90 * (4 + 4));
             uint64_t served = 0, sent = 0;
-            for (const cluster_report::device &one : all.devices) served += one.served;
-            for (const cluster_report::link &one : all.links) sent += one.activation_bytes;
+            for (const cluster_report::device &device : cluster.devices) served += device.served;
+            for (const cluster_report::link &link : cluster.links) sent += link.activation_bytes;
             CHECK(served == report.experts.remote);
             CHECK(report.experts.hits + report.experts.remote == report.experts.requested);
             CHECK(sent == report.bytes.network);
@@ -424,49 +427,50 @@ TEST_CASE("nothing is lost: every expert asked for is computed here or by anothe
             for (const auto &layer : report.causes)
                 for (const time_causes &phase : layer) caused_ns += phase.sum();
             CHECK(caused_ns == 3 * std::llround(report.total_ms * 1e6));
-            CHECK(json_text(report) == json_text(on.run_it()));
+            CHECK(json_text(report) == json_text(fixture.run_it()));
         }
 }
 
 TEST_CASE("a plan that changes while it serves loses no call") {
-    bench on;
-    on.room = 12;
+    bench fixture;
+    fixture.room = 12;
     // Requests of the one kind, then of the other.
-    on.workload =
+    fixture.workload =
         "request_step = 2\nthen = \"other\"\nthen_s = 0.005\n"
         "[[cluster.workloads]]\nname = \"other\"\ntrace = \"trace.safetensors\"\n"
         "arrivals = \"come.csv\"\nrequest_first = 1\nrequest_step = 2\n";
-    on.placement =
+    fixture.placement =
         "[placement]\nplugin = \"prism\"\ninterval_s = 0.001\nwindow_s = 0.0005\n"
         "cost_per_remote = 1\nmigration_delay_max = 1000\n";
     std::string csv;
     for (int i = 1; i <= 200; ++i) csv += std::to_string(i * 5e-5) + ",4,5\n";
-    on.write(skewed(5), 3, 3, csv);
-    const run_report report = on.run_it();
+    fixture.write(skewed(5), 3, 3, csv);
+    const run_report report = fixture.run_it();
     uint64_t adopted = 0;
-    for (const cluster_report::migration &one : report.cluster->migrations) adopted += one.adopted;
+    for (const cluster_report::migration &migration : report.cluster->migrations)
+        adopted += migration.adopted;
     CHECK(adopted >= 2);
     CHECK(report.requests == 600);
     CHECK(report.experts.hits + report.experts.remote == report.experts.requested);
     uint64_t moved = 0;
-    for (const cluster_report::link &one : report.cluster->links) moved += one.migration_bytes;
+    for (const cluster_report::link &link : report.cluster->links) moved += link.migration_bytes;
     CHECK(moved > 0);
     CHECK(moved % 100'000 == 0);
     CHECK(report.bytes.h2d == 0);  // the called node still has the expert
-    for (const cluster_report::device &one : report.cluster->devices)
-        CHECK(one.used_bytes <= one.bytes);
-    CHECK(json_text(report) == json_text(on.run_it()));
+    for (const cluster_report::device &device : report.cluster->devices)
+        CHECK(device.used_bytes <= device.bytes);
+    CHECK(json_text(report) == json_text(fixture.run_it()));
 }
 
 TEST_CASE("what a cluster cannot run is refused with the remedy") {
-    bench on;
-    on.write(toy::routing({{{0}}, {{1}}}, 2, {0, 2}, false), 2, 1, "0.000001,1,2\n");
+    bench fixture;
+    fixture.write(toy::routing({{{0}}, {{1}}}, 2, {0, 2}, false), 2, 1, "0.000001,1,2\n");
     const auto refused = [&](const char *change) {
         const auto parsed = parse_override(change);
         REQUIRE(parsed.ok());
-        const auto config = load_run_config(on.folder / "run.toml", std::vector{*parsed});
+        const auto config = load_run_config(fixture.folder / "run.toml", std::vector{*parsed});
         if (!config) return config.failure().text;
-        const auto done = run_either(*config, on.shared, {});
+        const auto done = run_either(*config, fixture.shared, {});
         REQUIRE(!done.ok());
         return done.failure().text;
     };

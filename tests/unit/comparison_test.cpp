@@ -61,10 +61,10 @@ comparison_row row_of(const choice &chosen) {
 }
 
 comparison compared(std::vector<comparison_row> rows) {
-    comparison made;
-    made.title = "a comparison";
-    made.rows = std::move(rows);
-    return made;
+    comparison table;
+    table.title = "a comparison";
+    table.rows = std::move(rows);
+    return table;
 }
 
 std::vector<std::string> headings(const comparison_view &view) {
@@ -89,9 +89,9 @@ bool fits(const std::string &text, size_t columns) {
 }  // namespace
 
 TEST_CASE("only settings that differ become columns; profile and size are there anyway") {
-    const comparison made =
+    const comparison table =
         compared({row_of({}), row_of({.cache = "lfu", .slots = 128}), row_of({.profile = "h100"})});
-    const comparison_view view = view_of(made);
+    const comparison_view view = view_of(table);
     CHECK(view.settings == names{"hardware.profile", "memory.experts", "cache.plugin"});
     CHECK(headings(view) == names{"cache"});
     CHECK(view.labels == names{"lru", "lfu", "lru"});
@@ -154,7 +154,7 @@ TEST_CASE("slots come from the row, the layers or the config, in this order") {
 }
 
 TEST_CASE("the fastest is marked by profile and size, ties together, bounds never") {
-    const comparison made = compared({
+    const comparison table = compared({
         row_of({.cache = "lru", .tpot_ms = 20}),
         row_of({.cache = "lfu", .tpot_ms = 15}),
         row_of({.cache = "sieve", .tpot_ms = 15}),
@@ -163,7 +163,7 @@ TEST_CASE("the fastest is marked by profile and size, ties together, bounds neve
         row_of({.cache = "lfu", .slots = 128, .tpot_ms = 10}),
         row_of({.profile = "h100", .cache = "lru", .tpot_ms = 5}),
     });
-    const comparison_view view = view_of(made);
+    const comparison_view view = view_of(table);
     CHECK(view.offline == flags{false, false, false, true, false, false, false});
     // Nothing is best where all are equal, or alone.
     CHECK(view.best == flags{false, true, true, false, false, false, false});
@@ -183,14 +183,14 @@ TEST_CASE("what nothing beats is found as all pairs say, in memory, time and qua
         row.report.text.nll = nll;
         return row;
     };
-    comparison made = compared({scored(64, 20, 2), scored(32, 10, 1.9), scored(64, 15, 1.5),
-                                scored(16, 5, 1), row_of({.slots = 16, .tpot_ms = 4})});
-    made.rows[3].report.misfit = "it wants 9 GB of 8";
-    made.rows[4].report.lossy = true;
-    const comparison_view view = view_of(made);
+    comparison table = compared({scored(64, 20, 2), scored(32, 10, 1.9), scored(64, 15, 1.5),
+                                 scored(16, 5, 1), row_of({.slots = 16, .tpot_ms = 4})});
+    table.rows[3].report.misfit = "it wants 9 GB of 8";
+    table.rows[4].report.lossy = true;
+    const comparison_view view = view_of(table);
     CHECK(view.pareto == flags{false, true, true, false, false});
-    CHECK_FALSE(quality_of(made.rows[4].report));
-    const std::string text = to_text(made);
+    CHECK_FALSE(quality_of(table.rows[4].report));
+    const std::string text = to_text(table);
     CHECK(contains(text, " 5.00 !"));
     CHECK(contains(text, "does not fit: it wants 9 GB of 8"));
     CHECK(contains(text, "* Pareto-optimal in memory, TPOT and quality among rows"));
@@ -221,45 +221,45 @@ TEST_CASE("what nothing beats is found as all pairs say, in memory, time and qua
 TEST_CASE("rows of other memory, work or quality are not ranked") {
     CHECK(contains(to_text(compared({row_of({.slots = 64}), row_of({.slots = 128, .tpot_ms = 5})})),
                    "none is called fastest, as the rows differ in memory"));
-    comparison made = compared({row_of({}), row_of({.cache = "lfu", .tpot_ms = 5})});
-    CHECK(contains(to_text(made), "lfu is fastest, 4.00 times as fast as lru"));
-    made.rows[1].report.config["run"]["batch"] = 4;
-    CHECK(contains(to_text(made), "none is called fastest, as the rows differ in work"));
-    made.rows[1].report.config["run"]["batch"] = 1;
-    made.rows[1].report.lossy = true;
-    CHECK(contains(to_text(made), "none is called fastest, as the rows differ in quality"));
+    comparison table = compared({row_of({}), row_of({.cache = "lfu", .tpot_ms = 5})});
+    CHECK(contains(to_text(table), "lfu is fastest, 4.00 times as fast as lru"));
+    table.rows[1].report.config["run"]["batch"] = 4;
+    CHECK(contains(to_text(table), "none is called fastest, as the rows differ in work"));
+    table.rows[1].report.config["run"]["batch"] = 1;
+    table.rows[1].report.lossy = true;
+    CHECK(contains(to_text(table), "none is called fastest, as the rows differ in quality"));
 }
 
 TEST_CASE("a choice that is not the model's own beats no lossless row, whatever its text says") {
-    comparison made = compared({row_of({.tpot_ms = 10}), row_of({.cache = "lfu", .tpot_ms = 12}),
-                                row_of({.cache = "sieve", .tpot_ms = 9})});
-    made.rows[2].report.lossy = true;
-    made.rows[2].report.text.own_nll = 2;
-    made.rows[2].report.text.nll = 1.9;  // by chance the better one
-    CHECK(view_of(made).pareto == flags{true, false, true});
-    made.rows[2].report.tpot_ms.mean = 10;  // nothing gained
-    CHECK(view_of(made).pareto == flags{true, false, false});
+    comparison table = compared({row_of({.tpot_ms = 10}), row_of({.cache = "lfu", .tpot_ms = 12}),
+                                 row_of({.cache = "sieve", .tpot_ms = 9})});
+    table.rows[2].report.lossy = true;
+    table.rows[2].report.text.own_nll = 2;
+    table.rows[2].report.text.nll = 1.9;  // by chance the better one
+    CHECK(view_of(table).pareto == flags{true, false, true});
+    table.rows[2].report.tpot_ms.mean = 10;  // nothing gained
+    CHECK(view_of(table).pareto == flags{true, false, false});
 }
 
 TEST_CASE("what three digits do not tell apart is equally fast") {
-    const comparison made =
+    const comparison table =
         compared({row_of({.tpot_ms = 25.84}), row_of({.cache = "lfu", .tpot_ms = 25.79}),
                   row_of({.cache = "sieve", .tpot_ms = 25.86})});
-    CHECK(view_of(made).pareto == flags{true, true, false});
-    CHECK(contains(to_text(made), "- rtx3090: lru and lfu are equally fast\n"));
-    CHECK_FALSE(contains(to_text(made), "is fastest"));
+    CHECK(view_of(table).pareto == flags{true, true, false});
+    CHECK(contains(to_text(table), "- rtx3090: lru and lfu are equally fast\n"));
+    CHECK_FALSE(contains(to_text(table), "is fastest"));
 }
 
 TEST_CASE("the mark says who is not ranked, and two clocks are not compared") {
-    comparison made = compared({row_of({}), row_of({.cache = "lfu", .tpot_ms = 10}),
-                                row_of({.cache = "belady", .tpot_ms = 5})});
-    made.rows[2].offline = true;
+    comparison table = compared({row_of({}), row_of({.cache = "lfu", .tpot_ms = 10}),
+                                 row_of({.cache = "belady", .tpot_ms = 5})});
+    table.rows[2].offline = true;
     CHECK(
-        contains(to_text(made),
+        contains(to_text(table),
                  "* Pareto-optimal in memory, TPOT and quality among rows of the same work; belady "
                  "sees the future and\nis not ranked\n"));
-    made.rows[1].report.virtual_time = !made.rows[0].report.virtual_time;
-    CHECK(view_of(made).pareto == flags(3, false));
+    table.rows[1].report.virtual_time = !table.rows[0].report.virtual_time;
+    CHECK(view_of(table).pareto == flags(3, false));
 }
 
 TEST_CASE("repeats make intervals, and faster is what they exclude chance from") {
@@ -276,11 +276,11 @@ TEST_CASE("repeats make intervals, and faster is what they exclude chance from")
     CHECK_FALSE(is_faster(b, a));
     b.repeats_ms = {10, 18.5, 26};
     CHECK_FALSE(is_faster(a, b));
-    comparison made = compared({b, a});
-    const std::string text = to_text(made);
+    comparison table = compared({b, a});
+    const std::string text = to_text(table);
     CHECK(contains(text, "lru and lfu are not told apart by 3 repeats"));
     CHECK(contains(text, "± "));
-    CHECK(to_json(made)["results"][1]["repeats"]["mean"] == 18);
+    CHECK(to_json(table)["results"][1]["repeats"]["mean"] == 18);
 }
 
 TEST_CASE("a row of repeats has the mean of every figure, and the causes of all") {
@@ -290,8 +290,8 @@ TEST_CASE("a row of repeats has the mean of every figure, and the causes of all"
     b.report.causes[0][1] = {};
     b.report.causes[0][1][cause::compute] = 3'000'000'000;  // all of its time
     a.repeats_ms = {20, 30};
-    const json both[] = {to_json(a.report), to_json(b.report)};
-    a.means = mean_figures(both);
+    const json repeats[] = {to_json(a.report), to_json(b.report)};
+    a.means = mean_figures(repeats);
     a.more_causes = b.report.causes[0][1];
     CHECK((*a.means)["experts"]["hit_rate"] == 0.6);
     CHECK((*a.means)["tokens_per_s"] == doctest::Approx((50 + 1000 / 30.0) / 2));
@@ -300,12 +300,12 @@ TEST_CASE("a row of repeats has the mean of every figure, and the causes of all"
     CHECK(mean_or(a, "tpot_ms.mean", 7) == 25);
     CHECK(mean_or(a, "tpot_ms.none", 7) == 7);
     CHECK(mean_or(b, "tpot_ms.mean", 7) == 7);
-    const comparison made = compared({a, row_of({.cache = "lfu", .tpot_ms = 40})});
-    const std::string text = to_text(made);
+    const comparison table = compared({a, row_of({.cache = "lfu", .tpot_ms = 40})});
+    const std::string text = to_text(table);
     CHECK(contains(text, "60.0 %"));
     CHECK(contains(text, "40.0"));  // MB a token, of 30 and 50
     CHECK(contains(text, "41.7"));  // tokens/s
-    CHECK(to_json(made)["results"][0]["repeats"]["means"]["experts"]["hit_rate"] == 0.6);
+    CHECK(to_json(table)["results"][0]["repeats"]["means"]["experts"]["hit_rate"] == 0.6);
     // lfu computes 1 of 4 s, the repeats 0.5 of 2 and 3 of 3.
     CHECK(contains(text, "50.0 %"));
 }
@@ -324,10 +324,10 @@ TEST_CASE("a row that repeats do not tell from the fastest is not beaten by it")
 
 TEST_CASE("the table has the figures worked out by hand") {
     // 400 misses of 10 MB over 100 tokens: 40 MB a token. 400 / 200 = 2.
-    const comparison made = compared({row_of({.cache = "lru", .tpot_ms = 20, .misses = 400}),
-                                      row_of({.cache = "lfu", .tpot_ms = 12.5, .misses = 250}),
-                                      row_of({.profile = "h100", .tpot_ms = 8, .misses = 400})});
-    const std::string text = to_text(made);
+    const comparison table = compared({row_of({.cache = "lru", .tpot_ms = 20, .misses = 400}),
+                                       row_of({.cache = "lfu", .tpot_ms = 12.5, .misses = 250}),
+                                       row_of({.profile = "h100", .tpot_ms = 8, .misses = 400})});
+    const std::string text = to_text(table);
     CAPTURE(text);
     const std::vector<std::string> lines = split(text, '\n');
     REQUIRE(lines.size() > 9);
@@ -364,25 +364,25 @@ TEST_CASE("sizes given one after the other are set apart, else policies, mixed o
 }
 
 TEST_CASE("a win that is shared is said to be") {
-    const comparison made =
+    const comparison table =
         compared({row_of({.cache = "lru", .tpot_ms = 10}), row_of({.cache = "lfu", .tpot_ms = 10}),
                   row_of({.cache = "fifo", .tpot_ms = 12}),
                   row_of({.cache = "lru", .slots = 128, .tpot_ms = 9}),
                   row_of({.cache = "lfu", .slots = 128, .tpot_ms = 8})});
-    CHECK(contains(reading(made, view_of(made)).at(0),
+    CHECK(contains(reading(table, view_of(table)).at(0),
                    "lfu is fastest at 2 of 2 sizes (at 1 of them not alone)"));
 }
 
 TEST_CASE("bytes are in units in which the smallest can be read") {
     // 3 MB and 3 GB a token.
-    comparison made = compared({row_of({.misses = 30}), row_of({.cache = "lfu", .misses = 300})});
-    made.rows[1].report.bytes.h2d = 300'000'000'000;
-    const std::string text = to_text(made);
+    comparison table = compared({row_of({.misses = 30}), row_of({.cache = "lfu", .misses = 300})});
+    table.rows[1].report.bytes.h2d = 300'000'000'000;
+    const std::string text = to_text(table);
     CHECK(contains(text, "MB/token"));
     CHECK(contains(text, " 3000.00 "));
     CHECK(contains(text, " 3.00 "));
-    made.rows[0].report.bytes.h2d = 0;  // nothing moved needs no digits
-    CHECK(contains(to_text(made), "GB/token"));
+    table.rows[0].report.bytes.h2d = 0;  // nothing moved needs no digits
+    CHECK(contains(to_text(table), "GB/token"));
 }
 
 TEST_CASE("columns without anything known are left out") {
@@ -397,7 +397,7 @@ TEST_CASE("columns without anything known are left out") {
 
 TEST_CASE("the reading names the fastest, its lead and what takes the time") {
     // lfu over lru: 20 / 10 and 8 / 4, twice as fast; belady over lfu: 10 / 8 and 4 / 3.2.
-    const comparison made = compared({
+    const comparison table = compared({
         row_of({.cache = "lru", .slots = 64, .tpot_ms = 20}),
         row_of({.cache = "lfu", .slots = 64, .tpot_ms = 10}),
         row_of({.cache = "belady", .slots = 64, .tpot_ms = 8}),
@@ -405,7 +405,7 @@ TEST_CASE("the reading names the fastest, its lead and what takes the time") {
         row_of({.cache = "lfu", .slots = 128, .tpot_ms = 4}),
         row_of({.cache = "belady", .slots = 128, .tpot_ms = 3.2}),
     });
-    const names lines = reading(made, view_of(made));
+    const names lines = reading(table, view_of(table));
     REQUIRE(lines.size() == 2);
     CAPTURE(lines[0]);
     CAPTURE(lines[1]);
@@ -420,14 +420,14 @@ TEST_CASE("the reading names the fastest, its lead and what takes the time") {
 TEST_CASE("the reading says what the time goes to, down to half a percent of it") {
     comparison_row row = row_of({});
     row.report.causes = {{{}, {}}};
-    time_causes &of = row.report.causes[0][1];
-    of[cause::compute] = 630, of[cause::cpu] = 365, of[cause::launch] = 5;
-    comparison made = compared({row});
-    CHECK(contains(reading(made, view_of(made)).at(0),
+    time_causes &causes = row.report.causes[0][1];
+    causes[cause::compute] = 630, causes[cause::cpu] = 365, causes[cause::launch] = 5;
+    comparison table = compared({row});
+    CHECK(contains(reading(table, view_of(table)).at(0),
                    "the GPU computes 63.0 %, waits for the CPU 36.5 % and launches and "
                    "synchronises 0.5 % of the time"));
-    made.rows[0].report.causes[0][1][cause::launch] = 4;
-    CHECK_FALSE(contains(reading(made, view_of(made)).at(0), "synchronises"));
+    table.rows[0].report.causes[0][1][cause::launch] = 4;
+    CHECK_FALSE(contains(reading(table, view_of(table)).at(0), "synchronises"));
 }
 
 TEST_CASE("what lossy runs change stands beside their speed") {
@@ -455,27 +455,27 @@ TEST_CASE("what lossy runs change stands beside their speed") {
 }
 
 TEST_CASE("more hits that are not faster are pointed out, but not within a percent") {
-    comparison made = compared({row_of({.cache = "lru", .tpot_ms = 20, .misses = 300}),
-                                row_of({.cache = "lfu", .tpot_ms = 25, .misses = 200})});
-    names lines = reading(made, view_of(made));
+    comparison table = compared({row_of({.cache = "lru", .tpot_ms = 20, .misses = 300}),
+                                 row_of({.cache = "lfu", .tpot_ms = 25, .misses = 200})});
+    names lines = reading(table, view_of(table));
     REQUIRE(lines.size() == 3);
     CHECK(
         contains(lines[2], "with 64 experts on rtx3090, lfu hits most (80.0 %), yet lru (70.0 %)"));
-    made.rows[1].report.tpot_ms.mean = 20.1;
-    CHECK(reading(made, view_of(made)).size() == 2);
+    table.rows[1].report.tpot_ms.mean = 20.1;
+    CHECK(reading(table, view_of(table)).size() == 2);
 }
 
 TEST_CASE("equal warnings are told once, with their number; many are cut short") {
-    comparison made = compared({row_of({}), row_of({.cache = "lfu"}), row_of({.cache = "fifo"})});
-    made.rows[0].report.warnings = {"small"};
-    made.rows[2].report.warnings = {"small"};
-    made.rows[1].report.faults = {{"mine", 5}};
-    names lines = reading(made, view_of(made));
+    comparison table = compared({row_of({}), row_of({.cache = "lfu"}), row_of({.cache = "fifo"})});
+    table.rows[0].report.warnings = {"small"};
+    table.rows[2].report.warnings = {"small"};
+    table.rows[1].report.faults = {{"mine", 5}};
+    names lines = reading(table, view_of(table));
     CHECK(std::count(lines.begin(), lines.end(), "warning (2 of 3 runs): small") == 1);
     CHECK(std::count(lines.begin(), lines.end(),
                      "warning (1 of 3 runs): plugin mine broke the rules") == 1);
-    for (int i = 0; i < 9; ++i) made.rows[1].report.warnings.push_back("w" + std::to_string(i));
-    lines = reading(made, view_of(made));
+    for (int i = 0; i < 9; ++i) table.rows[1].report.warnings.push_back("w" + std::to_string(i));
+    lines = reading(table, view_of(table));
     CHECK(lines.back() == "7 further warnings are in the JSON report");
 }
 
@@ -493,15 +493,15 @@ TEST_CASE("text keeps to its columns however long the names, and the figures sta
         row.report.bytes.h2d = UINT64_MAX;
         rows.push_back(std::move(row));
     }
-    comparison made = compared(rows);
-    made.title = std::string(250, 't');
-    const std::string text = to_text(made);
+    comparison table = compared(rows);
+    table.title = std::string(250, 't');
+    const std::string text = to_text(table);
     CHECK(fits(text, 100));
     CHECK(contains(text, "hit rate"));
     CHECK(contains(text, "1000000"));
     for (const size_t columns : {80u, 91u, 100u, 160u})
-        CHECK(fits(to_text(made, columns), columns));
-    CHECK_FALSE(fits(to_text(made, 160), 120));  // and uses them
+        CHECK(fits(to_text(table, columns), columns));
+    CHECK_FALSE(fits(to_text(table, 160), 120));  // and uses them
 }
 
 TEST_CASE("a table that is too wide loses spare figures before the names of its rows") {
@@ -513,23 +513,23 @@ TEST_CASE("a table that is too wide loses spare figures before the names of its 
                               {"late", {"3.0 %"}, false, 2}},
                              columns_max);
     };
-    using all = std::vector<size_t>;
-    CHECK(widths(54) == all{24, 5, 4, 6, 5});  // 44 and a gap of 2 before each
-    CHECK(widths(50) == all{20, 5, 4, 6, 5});  // names are cut to 20
-    CHECK(widths(49) == all{20, 5, 4, 6, 0});
-    CHECK(widths(43) == all{20, 5, 4, 6, 0});
-    CHECK(widths(42) == all{20, 5, 4, 0, 0});
-    CHECK(widths(35) == all{20, 5, 4, 0, 0});
-    CHECK(widths(34) == all{19, 5, 4, 0, 0});  // then to 8
-    CHECK(widths(23) == all{8, 5, 4, 0, 0});
-    CHECK(widths(22) == all{8, 0, 4, 0, 0});  // and the last name goes, never the first
-    CHECK(widths(3) == all{8, 0, 4, 0, 0});
+    using column_widths = std::vector<size_t>;
+    CHECK(widths(54) == column_widths{24, 5, 4, 6, 5});  // 44 and a gap of 2 before each
+    CHECK(widths(50) == column_widths{20, 5, 4, 6, 5});  // names are cut to 20
+    CHECK(widths(49) == column_widths{20, 5, 4, 6, 0});
+    CHECK(widths(43) == column_widths{20, 5, 4, 6, 0});
+    CHECK(widths(42) == column_widths{20, 5, 4, 0, 0});
+    CHECK(widths(35) == column_widths{20, 5, 4, 0, 0});
+    CHECK(widths(34) == column_widths{19, 5, 4, 0, 0});  // then to 8
+    CHECK(widths(23) == column_widths{8, 5, 4, 0, 0});
+    CHECK(widths(22) == column_widths{8, 0, 4, 0, 0});  // and the last name goes, never the first
+    CHECK(widths(3) == column_widths{8, 0, 4, 0, 0});
     // A name that alone distinguishes rows stays at any width.
     CHECK(fitted_widths({{"router", {"topk", "topk"}, true},
                          {"prefetch", {"none", "echo"}, true},
                          {"link", {"pcie", "pcie"}, true},
                          {"TPOT", {"12.5", "9.0"}}},
-                        10) == all{6, 8, 0, 4});
+                        10) == column_widths{6, 8, 0, 4});
     const std::vector<table_column> two = {{"config", {"a"}, true}, {"late", {"3"}, false, 1}};
     CHECK(left_out(two, {6, 0}) == "hidden, as the table is too narrow: late");
     CHECK(left_out(two, {6, 4}) == "");

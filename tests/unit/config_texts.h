@@ -23,13 +23,13 @@ inline const std::string least =
     "experts = 96\n";
 
 inline std::vector<override_value> overrides(const std::vector<std::string> &texts) {
-    std::vector<override_value> all;
+    std::vector<override_value> values;
     for (const std::string &text : texts) {
-        auto one = parse_override(text);
-        REQUIRE_MESSAGE(one.ok(), text);
-        all.push_back(*one);
+        auto value = parse_override(text);
+        REQUIRE_MESSAGE(value.ok(), text);
+        values.push_back(*value);
     }
-    return all;
+    return values;
 }
 
 inline result<run_config> read(const std::string &text, const std::vector<std::string> &set = {}) {

@@ -21,21 +21,21 @@ using namespace moorage::test;
 namespace {
 
 result<trace_data> read(const std::string &log, const std::string &format, uint32_t experts = 0) {
-    std::istringstream from(log);
-    return convert_stream(from, "log", {.format = format, .experts = experts});
+    std::istringstream input(log);
+    return convert_stream(input, "log", {.format = format, .experts = experts});
 }
 
 trace_data right(const std::string &log, const std::string &format, uint32_t experts = 0) {
-    auto made = read(log, format, experts);
-    REQUIRE_MESSAGE(made.ok(), made.failure().text);
-    return std::move(*made);
+    auto trace = read(log, format, experts);
+    REQUIRE_MESSAGE(trace.ok(), trace.failure().text);
+    return std::move(*trace);
 }
 
 void wrong(const std::string &log, const std::string &format, const std::string &place,
            const std::string &part, uint32_t experts = 0) {
-    const auto made = read(log, format, experts);
-    REQUIRE_FALSE(made.ok());
-    const std::string &text = made.failure().text;
+    const auto trace = read(log, format, experts);
+    REQUIRE_FALSE(trace.ok());
+    const std::string &text = trace.failure().text;
     INFO(text);
     CHECK(text.starts_with("log:" + place + ": "));
     CHECK(text.find(part) != std::string::npos);
@@ -58,20 +58,20 @@ trace_data through_file(const trace_data &data) {
     return cut_trace(*opened, 0, opened->tokens());
 }
 
-void check_equal(const trace_data &one, const trace_data &other) {
-    CHECK(one.tokens == other.tokens);
-    CHECK(one.layers == other.layers);
-    CHECK(one.experts == other.experts);
-    CHECK(one.top_k == other.top_k);
-    CHECK(one.predictions == other.predictions);
-    CHECK(one.chosen == other.chosen);
-    CHECK(one.predicted == other.predicted);
-    CHECK(one.weights.values == other.weights.values);
-    CHECK(one.gate_scores.values == other.gate_scores.values);
-    CHECK(one.prediction_scores.values == other.prediction_scores.values);
-    CHECK(one.token_ids == other.token_ids);
-    CHECK(one.request_offsets == other.request_offsets);
-    CHECK(one.request_domain == other.request_domain);
+void check_equal(const trace_data &actual, const trace_data &expected) {
+    CHECK(actual.tokens == expected.tokens);
+    CHECK(actual.layers == expected.layers);
+    CHECK(actual.experts == expected.experts);
+    CHECK(actual.top_k == expected.top_k);
+    CHECK(actual.predictions == expected.predictions);
+    CHECK(actual.chosen == expected.chosen);
+    CHECK(actual.predicted == expected.predicted);
+    CHECK(actual.weights.values == expected.weights.values);
+    CHECK(actual.gate_scores.values == expected.gate_scores.values);
+    CHECK(actual.prediction_scores.values == expected.prediction_scores.values);
+    CHECK(actual.token_ids == expected.token_ids);
+    CHECK(actual.request_offsets == expected.request_offsets);
+    CHECK(actual.request_domain == expected.request_domain);
 }
 
 trace good_trace() { return std::move(trace::from_bytes("good", good_file().build()).value()); }
@@ -222,8 +222,8 @@ TEST_CASE("wrong JSON lines") {
 TEST_CASE("layers that have no experts are left out") {
     const auto kept = [](const std::string &log, const std::string &format,
                          const std::vector<layer_range> &layers) {
-        std::istringstream from(log);
-        return convert_stream(from, "log", {.format = format, .layers = layers});
+        std::istringstream input(log);
+        return convert_stream(input, "log", {.format = format, .layers = layers});
     };
     const std::vector<layer_range> behind_first = {{1, UINT64_MAX}};
     const trace_data wanted =
@@ -235,9 +235,9 @@ TEST_CASE("layers that have no experts are left out") {
             "{{\"experts\":[{0},[0,2],[1,0]]}}\n"
             "{{\"experts\":[{0},[2,1],[0,3]]}}\n",
             dense);
-        const auto made = kept(log, "jsonl", behind_first);
-        REQUIRE_MESSAGE(made.ok(), made.failure().text);
-        check_equal(*made, wanted);
+        const auto trace = kept(log, "jsonl", behind_first);
+        REQUIRE_MESSAGE(trace.ok(), trace.failure().text);
+        check_equal(*trace, wanted);
     }
     const auto rows = kept(
         "{\"token\":0,\"layer\":0,\"experts\":null}\n"
@@ -274,10 +274,10 @@ TEST_CASE("odd numbers in keys without a meaning are passed over, elsewhere name
 
 TEST_CASE("logs that are no text are told by what they are") {
     const temporary_file file("log.jsonl"), packed("log.jsonl.gz");
-    const auto said = [](const temporary_file &at, const std::string &bytes) {
-        std::ofstream(at.path, std::ios::binary | std::ios::trunc) << bytes;
-        const auto made = convert_log(at.path, {});
-        return made.ok() ? std::string() : made.failure().text;
+    const auto said = [](const temporary_file &target, const std::string &bytes) {
+        std::ofstream(target.path, std::ios::binary | std::ios::trunc) << bytes;
+        const auto trace = convert_log(target.path, {});
+        return trace.ok() ? std::string() : trace.failure().text;
     };
     const auto has = [](const std::string &text, const char *part) {
         CAPTURE(text);
@@ -302,13 +302,13 @@ TEST_CASE("a line beyond the limit is refused before it fills the memory") {
 }
 
 TEST_CASE("the format follows the name of the file, and a missing one is an error") {
-    const temporary_file csv("log.csv"), other("log.txt");
+    const temporary_file csv("log.csv"), text_file("log.txt");
     std::ofstream(csv.path) << "token,layer,expert0\n0,0,1\n";
-    std::ofstream(other.path) << "token,layer,expert0\n0,0,1\n";
+    std::ofstream(text_file.path) << "token,layer,expert0\n0,0,1\n";
     CHECK(convert_log(csv.path, {}).ok());
     CHECK_FALSE(convert_log(csv.path, {.format = "jsonl"}).ok());
-    CHECK(convert_log(other.path, {.format = "csv"}).ok());
-    const auto refused = convert_log(other.path, {});
+    CHECK(convert_log(text_file.path, {.format = "csv"}).ok());
+    const auto refused = convert_log(text_file.path, {});
     REQUIRE_FALSE(refused.ok());
     CHECK(refused.failure().usage);
     CHECK_FALSE(convert_log("/nonexistent.csv", {}).ok());
@@ -324,8 +324,8 @@ TEST_CASE("a trace with every tensor survives writing, and is written alike twic
     const auto bytes_of = [&data](const char *name) {
         const temporary_file file(name);
         REQUIRE(write_trace(data, file.path).ok());
-        std::ifstream from(file.path, std::ios::binary);
-        return std::string(std::istreambuf_iterator<char>(from), {});
+        std::ifstream input(file.path, std::ios::binary);
+        return std::string(std::istreambuf_iterator<char>(input), {});
     };
     CHECK(bytes_of("one") == bytes_of("two"));
 }

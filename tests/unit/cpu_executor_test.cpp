@@ -32,15 +32,15 @@ const model &mixtral() {  // experts of 80 rows in parts of 32
 }
 
 pass pass_at(uint32_t position, uint32_t tokens) {
-    pass made;
+    pass pass;
     for (uint32_t i = 0; i < tokens; ++i) {
         pass_token token;
         token.position = position + i;
         token.token_id = static_cast<int32_t>(3 + 7 * token.position) % 160;
         token.output = true;
-        made.tokens.push_back(token);
+        pass.tokens.push_back(token);
     }
-    return made;
+    return pass;
 }
 
 // The routing of two tokens, drawn from a seed: [2, k].
@@ -57,10 +57,11 @@ struct routing {
         }
     }
     std::vector<uint32_t> distinct() const {
-        std::vector<uint32_t> all = chosen;
-        std::ranges::sort(all);
-        all.erase(std::unique(all.begin(), all.end()), all.end());
-        return all;
+        std::vector<uint32_t> distinct_experts = chosen;
+        std::ranges::sort(distinct_experts);
+        distinct_experts.erase(std::unique(distinct_experts.begin(), distinct_experts.end()),
+                               distinct_experts.end());
+        return distinct_experts;
     }
 };
 
@@ -68,20 +69,20 @@ struct bench {
     thread_pool pool{2};
     std::unique_ptr<cpu_model> compute;
     arena places;
-    std::unique_ptr<cpu_executor> where;
+    std::unique_ptr<cpu_executor> executor;
 
     // Every expert lies in one of `frames`, cut at `top_rows` of 80.
     bench(uint32_t frames, uint32_t top_rows, bool in_place = false)
         : places(layers, experts, 80, 0, frames) {
         places.divide(std::vector<uint32_t>(layers, top_rows), {});
-        auto made = cpu_model::create(
+        auto created_model = cpu_model::create(
             mixtral(), pool, {.tokens_max = 4, .streams = 1, .context_max = 64, .outputs_max = 4});
-        REQUIRE(made.ok());
-        compute = std::move(*made);
-        auto executor =
+        REQUIRE(created_model.ok());
+        compute = std::move(*created_model);
+        auto created_executor =
             cpu_executor::create({&mixtral(), compute.get(), &places, transfers, in_place});
-        if (!executor) FAIL(executor.failure().text);
-        where = std::move(*executor);
+        if (!created_executor) FAIL(created_executor.failure().text);
+        executor = std::move(*created_executor);
     }
     // Bytes of an expert's segments, as the pipeline computes them.
     uint64_t bytes(uint8_t segments, uint32_t top_rows) const {
@@ -93,22 +94,22 @@ struct bench {
         return sum;
     }
     completion next(event_kind kind) {
-        const completion done = where->wait();
+        const completion done = executor->wait();
         REQUIRE(done.kind == kind);
         return done;
     }
     void send(uint32_t page, uint8_t segments, uint64_t offset, uint64_t count) {
-        where->send({link_h2d, page, segments, offset, count});
+        executor->send({link_h2d, page, segments, offset, count});
     }
     // A transfer from its beginning to its end, in one piece.
     void bring(uint32_t id, uint32_t page, uint8_t segments, uint32_t top_rows) {
-        where->expect(id);
+        executor->expect(id);
         send(page, segments, 0, bytes(segments, top_rows));
         CHECK(next(event_kind::piece).tag == link_h2d);
-        where->arrived(id);
+        executor->arrived(id);
     }
     std::vector<float> logits() {
-        where->head(2);
+        executor->head(2);
         next(event_kind::head);
         return {compute->logits().begin(), compute->logits().end()};
     }
@@ -128,25 +129,25 @@ std::vector<std::pair<uint64_t, uint64_t>> pieces_of(uint64_t bytes, random_stre
 
 // Everything of three passes in place, for the routing of a seed: the logits of each.
 std::vector<std::vector<float>> expected_logits(uint64_t seed) {
-    bench on(1, 80, /*in_place=*/true);
+    bench fixture(1, 80, /*in_place=*/true);
     random_stream random(seed, 1);
-    std::vector<std::vector<float>> all;
+    std::vector<std::vector<float>> all_logits;
     for (uint32_t number = 0; number < 3; ++number) {
         const pass now = pass_at(2 * number, 2);
-        on.where->begin(now);
+        fixture.executor->begin(now);
         for (uint32_t layer = 0; layer < layers; ++layer) {
-            on.where->attention(layer, now);
-            on.next(event_kind::gate);
-            const routing to(random);
-            on.where->route(to.chosen, to.weights);
-            const std::vector<uint32_t> distinct = to.distinct();
+            fixture.executor->attention(layer, now);
+            fixture.next(event_kind::gate);
+            const routing route(random);
+            fixture.executor->route(route.chosen, route.weights);
+            const std::vector<uint32_t> distinct = route.distinct();
             for (const uint32_t expert : distinct)
-                on.where->expert_on_gpu({.page = layer * experts + expert, .tokens = 1});
-            for (size_t i = 0; i < distinct.size(); ++i) on.next(event_kind::gpu_expert);
+                fixture.executor->expert_on_gpu({.page = layer * experts + expert, .tokens = 1});
+            for (size_t i = 0; i < distinct.size(); ++i) fixture.next(event_kind::gpu_expert);
         }
-        all.push_back(on.logits());
+        all_logits.push_back(fixture.logits());
     }
-    return all;
+    return all_logits;
 }
 
 // Transfers of one layer step under way, their pieces drawn at random.
@@ -156,7 +157,7 @@ struct step_under_way {
         uint8_t segments;
         std::vector<std::pair<uint64_t, uint64_t>> pieces;  // still to be sent
     };
-    bench &on;
+    bench &fixture;
     random_stream &random;
     std::vector<transfer> open;
     size_t sending = 0;
@@ -169,13 +170,13 @@ struct step_under_way {
         sending = random.below(open.size());
         const auto [offset, count] = open[sending].pieces.back();
         open[sending].pieces.pop_back();
-        on.send(open[sending].page, open[sending].segments, offset, count);
+        fixture.send(open[sending].page, open[sending].segments, offset, count);
     }
     void handle(const completion &done) {
         if (done.kind == event_kind::piece) {
             busy = false;
             if (open[sending].pieces.empty()) {
-                on.where->arrived(open[sending].id);
+                fixture.executor->arrived(open[sending].id);
                 open.erase(open.begin() + static_cast<ptrdiff_t>(sending));
             }
             return send_one();
@@ -186,35 +187,35 @@ struct step_under_way {
 };
 
 // The experts of a step through slots: whole, or top and bottom as one transfer or two.
-void compute_step(bench &on, uint32_t layer, const std::vector<uint32_t> &distinct,
+void compute_step(bench &fixture, uint32_t layer, const std::vector<uint32_t> &distinct,
                   uint32_t top_rows, random_stream &random) {
-    const bool split = on.places.split(0);
-    step_under_way step{on, random, {}, 0, false, 0};
+    const bool split = fixture.places.is_split(0);
+    step_under_way step{fixture, random, {}, 0, false, 0};
     uint32_t id = 0, queued = 0;
     for (const uint32_t expert : distinct) {
         const uint32_t page = layer * experts + expert;
-        on.places.take(page, whole, false);
+        fixture.places.take(page, whole, false);
         const bool together = !split || random.below(2) == 0;
         for (const uint8_t segments : together ? std::vector{whole} : std::vector{top, bottom}) {
-            on.where->expect(id);
+            fixture.executor->expect(id);
             step.open.push_back(
-                {id, page, segments, pieces_of(on.bytes(segments, top_rows), random)});
+                {id, page, segments, pieces_of(fixture.bytes(segments, top_rows), random)});
             for (const uint8_t part :
                  split &&together ? std::vector{top, bottom} : std::vector{segments}) {
-                on.where->expert_on_gpu({.page = page,
-                                         .tokens = 1,
-                                         .transfer = id,
-                                         .tag = tag_base + expert,
-                                         .segments = part});
+                fixture.executor->expert_on_gpu({.page = page,
+                                                 .tokens = 1,
+                                                 .transfer = id,
+                                                 .tag = tag_base + expert,
+                                                 .segments = part});
                 ++queued;
             }
             ++id;
         }
     }
     step.send_one();
-    while (step.computed < queued) step.handle(on.where->wait());
+    while (step.computed < queued) step.handle(fixture.executor->wait());
     CHECK(step.open.empty());
-    for (const uint32_t expert : distinct) on.places.release(layer * experts + expert, whole);
+    for (const uint32_t expert : distinct) fixture.places.release(layer * experts + expert, whole);
 }
 
 }  // namespace
@@ -225,19 +226,19 @@ TEST_CASE("pieces of any size in any order land where they belong") {
             CAPTURE(top_rows);
             CAPTURE(seed);
             const std::vector<std::vector<float>> expected = expected_logits(seed);
-            bench on(5, top_rows);
+            bench fixture(5, top_rows);
             random_stream random(seed, 1), cuts(seed, 2);
             for (uint32_t number = 0; number < 3; ++number) {
                 const pass now = pass_at(2 * number, 2);
-                on.where->begin(now);
+                fixture.executor->begin(now);
                 for (uint32_t layer = 0; layer < layers; ++layer) {
-                    on.where->attention(layer, now);
-                    on.next(event_kind::gate);
-                    const routing to(random);
-                    on.where->route(to.chosen, to.weights);
-                    compute_step(on, layer, to.distinct(), top_rows, cuts);
+                    fixture.executor->attention(layer, now);
+                    fixture.next(event_kind::gate);
+                    const routing route(random);
+                    fixture.executor->route(route.chosen, route.weights);
+                    compute_step(fixture, layer, route.distinct(), top_rows, cuts);
                 }
-                CHECK(on.logits() == expected[number]);
+                CHECK(fixture.logits() == expected[number]);
             }
         }
     }
@@ -246,124 +247,127 @@ TEST_CASE("pieces of any size in any order land where they belong") {
 TEST_CASE("a cancelled transfer does not spoil what takes its slot") {
     const std::vector<float> expected = expected_logits(3)[0];
     for (uint32_t round = 0; round < 20; ++round) {
-        bench on(2, 80);
+        bench fixture(2, 80);
         random_stream random(3, 1);
         const pass now = pass_at(0, 2);
-        on.where->begin(now);
+        fixture.executor->begin(now);
         uint32_t id = 0;
         for (uint32_t layer = 0; layer < layers; ++layer) {
-            on.where->attention(layer, now);
-            on.next(event_kind::gate);
-            const routing to(random);
-            on.where->route(to.chosen, to.weights);
-            for (const uint32_t expert : to.distinct()) {
+            fixture.executor->attention(layer, now);
+            fixture.next(event_kind::gate);
+            const routing route(random);
+            fixture.executor->route(route.chosen, route.weights);
+            for (const uint32_t expert : route.distinct()) {
                 const uint32_t page = layer * experts + expert;
-                const uint32_t other = (layer * experts + (expert + 3) % experts);
-                on.places.take(other, whole, false);
-                on.where->expect(id++);
-                on.send(other, whole, 0, on.bytes(whole, 80));  // sets out, then is not wanted
-                on.places.release(other, whole);
-                on.places.take(page, whole, false);  // the same slot
-                on.next(event_kind::piece);
-                on.bring(id, page, whole, 80);
-                on.where->expert_on_gpu({.page = page, .tokens = 1, .transfer = id++});
-                on.next(event_kind::gpu_expert);
-                on.places.release(page, whole);
+                const uint32_t unwanted_page = (layer * experts + (expert + 3) % experts);
+                fixture.places.take(unwanted_page, whole, false);
+                fixture.executor->expect(id++);
+                fixture.send(unwanted_page, whole, 0,
+                             fixture.bytes(whole, 80));  // sets out, then is not wanted
+                fixture.places.release(unwanted_page, whole);
+                fixture.places.take(page, whole, false);  // the same slot
+                fixture.next(event_kind::piece);
+                fixture.bring(id, page, whole, 80);
+                fixture.executor->expert_on_gpu({.page = page, .tokens = 1, .transfer = id++});
+                fixture.next(event_kind::gpu_expert);
+                fixture.places.release(page, whole);
             }
         }
-        CHECK(on.logits() == expected);
+        CHECK(fixture.logits() == expected);
     }
 }
 
 TEST_CASE("in place nothing is copied and nothing waits for long") {
-    bench on(1, 80, /*in_place=*/true);
-    CHECK(on.where->unified_memory());
-    CHECK(on.where->memory_bytes() == 0);
-    CHECK_FALSE(on.where->virtual_time());
+    bench fixture(1, 80, /*in_place=*/true);
+    CHECK(fixture.executor->unified_memory());
+    CHECK(fixture.executor->memory_bytes() == 0);
+    CHECK_FALSE(fixture.executor->virtual_time());
     const pass now = pass_at(0, 2);
-    on.where->begin(now);
-    on.where->attention(0, now);
-    on.next(event_kind::gate);
-    on.where->route(std::vector<uint32_t>{1, 2, 1, 2}, std::vector<float>{0.5, 0.5, 0.5, 0.5});
-    on.bring(0, 1, whole, 80);  // without a slot
-    on.where->expert_on_gpu({.page = 1, .tokens = 2, .transfer = 0, .tag = 7});
-    CHECK(on.next(event_kind::gpu_expert).tag == 7);
+    fixture.executor->begin(now);
+    fixture.executor->attention(0, now);
+    fixture.next(event_kind::gate);
+    fixture.executor->route(std::vector<uint32_t>{1, 2, 1, 2},
+                            std::vector<float>{0.5, 0.5, 0.5, 0.5});
+    fixture.bring(0, 1, whole, 80);  // without a slot
+    fixture.executor->expert_on_gpu({.page = 1, .tokens = 2, .transfer = 0, .tag = 7});
+    CHECK(fixture.next(event_kind::gpu_expert).tag == 7);
 }
 
 TEST_CASE("work completes in order; the CPU fills the time in which the GPU's queue waits") {
-    bench on(4, 32);
+    bench fixture(4, 32);
     const pass now = pass_at(0, 2);
-    on.where->begin(now);
-    on.where->attention(0, now);
-    on.next(event_kind::gate);
-    on.where->route(std::vector<uint32_t>{0, 1, 2, 3}, std::vector<float>{0.5, 0.5, 0.5, 0.5});
-    on.places.take(0, whole, false);
-    on.places.take(1, top, false);
-    on.places.take(2, whole, false);
-    on.bring(0, 0, whole, 32);
-    on.bring(1, 1, top, 32);
+    fixture.executor->begin(now);
+    fixture.executor->attention(0, now);
+    fixture.next(event_kind::gate);
+    fixture.executor->route(std::vector<uint32_t>{0, 1, 2, 3},
+                            std::vector<float>{0.5, 0.5, 0.5, 0.5});
+    fixture.places.take(0, whole, false);
+    fixture.places.take(1, top, false);
+    fixture.places.take(2, whole, false);
+    fixture.bring(0, 0, whole, 32);
+    fixture.bring(1, 1, top, 32);
     const auto queue = [&](uint32_t page, uint8_t segments, uint32_t transfer) {
-        on.where->expert_on_gpu({.page = page,
-                                 .tokens = 1,
-                                 .transfer = transfer,
-                                 .tag = tag_base + page,
-                                 .segments = segments});
+        fixture.executor->expert_on_gpu({.page = page,
+                                         .tokens = 1,
+                                         .transfer = transfer,
+                                         .tag = tag_base + page,
+                                         .segments = segments});
     };
-    on.where->expect(2);
-    on.where->expect(3);
+    fixture.executor->expect(2);
+    fixture.executor->expect(3);
     queue(0, top, MOORAGE_NONE);
     queue(1, top, 1);
     queue(0, bottom, MOORAGE_NONE);  // adds to its top: after it, in a loop of its own
     queue(1, bottom, 2);             // waits
     queue(2, top, 3);                // behind the waiting one, though it could go at its arrival
     queue(2, bottom, 3);
-    on.where->expert_on_cpu({.page = 3, .tokens = 1, .tag = 42});
+    fixture.executor->expert_on_cpu({.page = 3, .tokens = 1, .tag = 42});
     std::vector<std::pair<uint32_t, uint8_t>> done;
     for (int i = 0; i < 3; ++i) {
-        const completion one = on.next(event_kind::gpu_expert);
-        done.emplace_back(one.tag, one.segments);
+        const completion finished = fixture.next(event_kind::gpu_expert);
+        done.emplace_back(finished.tag, finished.segments);
     }
     CHECK(done == std::vector<std::pair<uint32_t, uint8_t>>{{100, top}, {101, top}, {100, bottom}});
     // Nothing on the GPU's side can run, so the CPU's expert comes, and it once.
-    CHECK(on.next(event_kind::cpu_expert).tag == 42);
-    on.send(2, whole, 0, on.bytes(whole, 32));
-    on.next(event_kind::piece);
-    on.where->arrived(3);
-    on.places.take(1, bottom, false);
-    on.send(1, bottom, 0, on.bytes(bottom, 32));
-    on.next(event_kind::piece);  // still nothing computed: the queue keeps its order
-    on.where->arrived(2);
+    CHECK(fixture.next(event_kind::cpu_expert).tag == 42);
+    fixture.send(2, whole, 0, fixture.bytes(whole, 32));
+    fixture.next(event_kind::piece);
+    fixture.executor->arrived(3);
+    fixture.places.take(1, bottom, false);
+    fixture.send(1, bottom, 0, fixture.bytes(bottom, 32));
+    fixture.next(event_kind::piece);  // still nothing computed: the queue keeps its order
+    fixture.executor->arrived(2);
     done.clear();
     for (int i = 0; i < 3; ++i) {
-        const completion one = on.next(event_kind::gpu_expert);
-        done.emplace_back(one.tag, one.segments);
+        const completion finished = fixture.next(event_kind::gpu_expert);
+        done.emplace_back(finished.tag, finished.segments);
     }
     CHECK(done ==
           std::vector<std::pair<uint32_t, uint8_t>>{{101, bottom}, {102, top}, {102, bottom}});
 }
 
 TEST_CASE("times add up: copies, the clock, what the queue waited for") {
-    bench on(5, 80);
+    bench fixture(5, 80);
     const pass now = pass_at(0, 2);
-    on.where->begin(now);
-    uint64_t before = *on.where->clock(), copied_ns = 0;
-    on.where->attention(0, now);
-    on.next(event_kind::gate);
+    fixture.executor->begin(now);
+    uint64_t last_ns = *fixture.executor->clock(), copied_ns = 0;
+    fixture.executor->attention(0, now);
+    fixture.next(event_kind::gate);
     for (uint32_t page = 0; page < 5; ++page) {
-        on.places.take(page, whole, false);
-        on.where->expect(page);
-        on.send(page, whole, 0, on.bytes(whole, 80));
-        const completion done = on.next(event_kind::piece);
+        fixture.places.take(page, whole, false);
+        fixture.executor->expect(page);
+        fixture.send(page, whole, 0, fixture.bytes(whole, 80));
+        const completion done = fixture.next(event_kind::piece);
         CHECK(done.duration_ns > 0);
         copied_ns += done.duration_ns;
-        CHECK(on.where->busy().h2d == copied_ns);
-        CHECK(*on.where->clock() >= before + done.duration_ns);
-        before = *on.where->clock();
-        on.where->arrived(page);
+        CHECK(fixture.executor->busy().h2d == copied_ns);
+        CHECK(*fixture.executor->clock() >= last_ns + done.duration_ns);
+        last_ns = *fixture.executor->clock();
+        fixture.executor->arrived(page);
     }
-    CHECK(on.where->busy().stall == 0);  // nothing was queued meanwhile
-    CHECK(on.where->busy().gpu > 0);
-    CHECK(on.where->busy().cpu == 0);
+    CHECK(fixture.executor->busy().stall == 0);  // nothing was queued meanwhile
+    CHECK(fixture.executor->busy().gpu > 0);
+    CHECK(fixture.executor->busy().cpu == 0);
 }
 
 TEST_CASE("an arena beyond the memory of the machine is refused with the sizes") {
@@ -373,18 +377,19 @@ TEST_CASE("an arena beyond the memory of the machine is refused with the sizes")
     const uint64_t slots = memory_available_bytes() / (3 * 48 * 80 * 2) + 1'000'000;
     if (slots > 200'000'000) return moorage::test::skip("too much memory to ask for more");
     const arena places(layers, experts, 80, 0, static_cast<uint32_t>(slots));
-    const auto made = cpu_executor::create({&mixtral(), compute->get(), &places, transfers, false});
-    REQUIRE_FALSE(made.ok());
-    CHECK(made.failure().text.find(std::to_string(slots)) != std::string::npos);
-    CHECK(made.failure().text.find("[memory] experts") != std::string::npos);
+    const auto executor =
+        cpu_executor::create({&mixtral(), compute->get(), &places, transfers, false});
+    REQUIRE_FALSE(executor.ok());
+    CHECK(executor.failure().text.find(std::to_string(slots)) != std::string::npos);
+    CHECK(executor.failure().text.find("[memory] experts") != std::string::npos);
 }
 
 TEST_CASE("an executor that is dropped ends its copies first") {
     for (uint32_t round = 0; round < 30; ++round) {
-        bench on(2, 80);
-        on.places.take(5, whole, false);
-        on.where->expect(0);
-        on.send(5, whole, 0, on.bytes(whole, 80));
+        bench fixture(2, 80);
+        fixture.places.take(5, whole, false);
+        fixture.executor->expect(0);
+        fixture.send(5, whole, 0, fixture.bytes(whole, 80));
     }
 }
 

@@ -37,9 +37,9 @@ void check_all(Check &&check) {
     host_bench bench(device, memory, seed);
     check(bench);
     CHECK(bench.results.size() > 0);
-    for (const case_result &one : bench.results) {
-        CAPTURE(one.name);
-        CHECK(one.error <= one.limit);
+    for (const case_result &result : bench.results) {
+        CAPTURE(result.name);
+        CHECK(result.error <= result.limit);
     }
 }
 
@@ -72,8 +72,8 @@ TEST_CASE("a row's copy ends where the row does, on the next border of 16 bytes"
     item.weights.columns = 130;
     CHECK(row_kernel<weight_type::fp8, 1>::shared_bytes_of(item) == 8 * 160);
     CHECK(row_kernel<weight_type::bf16, 1>::shared_bytes_of(item) == 0);
-    const std::byte some{};
-    item.second.data = &some;
+    const std::byte byte{};
+    item.second.data = &byte;
     CHECK(row_kernel<weight_type::fp8, 1>::shared_bytes_of(item) == 16 * 160);
 }
 

@@ -21,75 +21,75 @@ using gpu::expert_in_slot;
 // A model whose device is the CPU.
 class emulated_run {
 public:
-    emulated_run(const model &of, const gpu::forward_limits &limits, uint32_t top)
-        : of_(of), limits_(limits), top_(top), rule_(of.config()) {
+    emulated_run(const model &model, const gpu::forward_limits &limits, uint32_t top)
+        : model_(model), limits_(limits), top_(top), rule_(model.config()) {
         gpu::memory_plan counted, counted_pinned;
-        gpu::weights_loader(device, counted).load(of.weights());
-        lay_out(of.config(), limits, counted, counted_pinned);
+        gpu::weights_loader(device, counted).load(model.weights());
+        lay_out(model.config(), limits, counted, counted_pinned);
         // Poisoned, so that unwritten values show.
         memory_.assign(counted.bytes() / 4 + 128, __builtin_nanf(""));
         pinned_.assign(counted_pinned.bytes() / 4 + 128, __builtin_nanf(""));
         gpu::memory_plan device_plan(aligned(memory_)), pinned_plan(aligned(pinned_));
-        weights_ = gpu::weights_loader(device, device_plan).load(of.weights());
-        buffers_ = lay_out(of.config(), limits, device_plan, pinned_plan);
+        weights_ = gpu::weights_loader(device, device_plan).load(model.weights());
+        buffers_ = lay_out(model.config(), limits, device_plan, pinned_plan);
         CHECK(device_plan.bytes() == counted.bytes());
         CHECK(pinned_plan.bytes() == counted_pinned.bytes());
-        compute_ = std::make_unique<gpu::forward<gpu::emulated_device>>(device, of, weights_,
+        compute_ = std::make_unique<gpu::forward<gpu::emulated_device>>(device, model, weights_,
                                                                         buffers_, limits);
     }
 
     void run(const pass &tokens) {
-        const model_config &config = of_.config();
+        const model_config &config = model_.config();
         const uint32_t k = config.top_k, experts = config.experts;
         const std::vector<uint32_t> layers = config.moe_layers();
         compute_->begin(tokens);
         std::vector<uint32_t> chosen(tokens.tokens.size() * k);
         std::vector<float> weights(chosen.size());
         for (uint32_t layer = 0; layer < layers.size(); ++layer) {
-            compute_->attention(layer);
-            compute_->shared(layer);
+            compute_->run_attention(layer);
+            compute_->run_shared(layer);
             for (size_t t = 0; t < tokens.tokens.size(); ++t)
                 rule_.choose(compute_->router(layer).subspan(t * experts, experts),
-                             of_.weights().layers[layers[layer]].correction_bias,
+                             model_.weights().layers[layers[layer]].correction_bias,
                              {chosen.data() + t * k, k}, {weights.data() + t * k, k});
             compute_->route(chosen, weights);
             run_experts(layer, layers[layer]);
         }
-        compute_->head();
+        compute_->run_head();
     }
     std::span<const float> logits() const {
-        return {buffers_.pinned_logits, size_t{compute_->outputs()} * of_.config().vocabulary};
+        return {buffers_.pinned_logits, size_t{compute_->outputs()} * model_.config().vocabulary};
     }
 
     gpu::emulated_device device;
 
 private:
     static std::byte *aligned(std::vector<float> &memory) {
-        const auto at = reinterpret_cast<uintptr_t>(memory.data());
-        return reinterpret_cast<std::byte *>((at + 255) / 256 * 256);
+        const auto address = reinterpret_cast<uintptr_t>(memory.data());
+        return reinterpret_cast<std::byte *>((address + 255) / 256 * 256);
     }
 
     void run_experts(uint32_t layer, uint32_t model_layer) {
-        const uint32_t rows = of_.config().moe_intermediate;
+        const uint32_t rows = model_.config().moe_intermediate;
         images_.clear();
         for (const bool bottom : {false, true}) {
             const uint32_t first = bottom ? top_ : 0, count = bottom ? rows - top_ : top_;
             if (count == 0) continue;
             std::vector<expert_in_slot> batch;
-            for (uint32_t e = 0; e < of_.config().experts; ++e) {
+            for (uint32_t e = 0; e < model_.config().experts; ++e) {
                 if (compute_->assignment_count(e) == 0) continue;
-                const segment_image image(of_.weights().layers[model_layer].experts[e], first,
+                const segment_image image(model_.weights().layers[model_layer].experts[e], first,
                                           count);
                 images_.emplace_back(image.bytes() / 4 + 128);
                 std::byte *slot = aligned(images_.back());
                 image.copy(0, image.bytes(), slot);
                 batch.push_back({e, first, count, slot});
             }
-            compute_->experts(layer, batch);
+            compute_->run_experts(layer, batch);
         }
     }
 
-    const model &of_;
+    const model &model_;
     gpu::forward_limits limits_;
     uint32_t top_;
     routing_rule rule_;
@@ -101,15 +101,15 @@ private:
 };
 
 pass pass_of(std::span<const int32_t> ids, uint32_t position, bool all_outputs) {
-    pass out;
+    pass pass;
     for (uint32_t i = 0; i < ids.size(); ++i) {
         pass_token token;
         token.token_id = ids[i];
         token.position = position + i;
         token.output = all_outputs || i + 1 == ids.size();
-        out.tokens.push_back(token);
+        pass.tokens.push_back(token);
     }
-    return out;
+    return pass;
 }
 
 constexpr const char *architectures[] = {
@@ -150,26 +150,27 @@ struct golden_run {
 TEST_CASE("the launches of the CUDA executor reproduce every golden model in one pass") {
     for (const std::string name : architectures) {
         CAPTURE(name);
-        golden_run of(name, false);
-        of.run.run(pass_of(of.golden.input_ids, 0, true));
-        CHECK(relative_error(of.run.logits(), of.golden.logits) <= 2e-3);
+        golden_run emulated(name, false);
+        emulated.run.run(pass_of(emulated.golden.input_ids, 0, true));
+        CHECK(relative_error(emulated.run.logits(), emulated.golden.logits) <= 2e-3);
     }
 }
 
 TEST_CASE("they do so a few tokens at a time, then one by one") {
     for (const std::string name : architectures) {
         CAPTURE(name);
-        golden_run of(name, false);
-        const uint32_t vocabulary = of.opened->config().vocabulary;
-        const auto count = static_cast<uint32_t>(of.golden.input_ids.size());
-        for (uint32_t at = 0; at < count;) {
-            const uint32_t step = at == 0 ? 5 : at == 5 ? 8 : 1;
-            of.run.run(pass_of(std::span(of.golden.input_ids).subspan(at, step), at, false));
-            at += step;
-            CAPTURE(at);
+        golden_run emulated(name, false);
+        const uint32_t vocabulary = emulated.opened->config().vocabulary;
+        const auto count = static_cast<uint32_t>(emulated.golden.input_ids.size());
+        for (uint32_t position = 0; position < count;) {
+            const uint32_t step = position == 0 ? 5 : position == 5 ? 8 : 1;
+            emulated.run.run(pass_of(std::span(emulated.golden.input_ids).subspan(position, step),
+                                     position, false));
+            position += step;
+            CAPTURE(position);
             const auto expected =
-                std::span(of.golden.logits).subspan((at - 1) * vocabulary, vocabulary);
-            CHECK(relative_error(of.run.logits(), expected) <= 2e-3);
+                std::span(emulated.golden.logits).subspan((position - 1) * vocabulary, vocabulary);
+            CHECK(relative_error(emulated.run.logits(), expected) <= 2e-3);
         }
     }
 }
@@ -181,19 +182,19 @@ constexpr uint32_t usual_shared_bytes = 98u << 10;
 // All of the prompt at once, then in passes of few tokens.
 void check_quantised(const std::string &name, uint32_t shared_bytes = usual_shared_bytes) {
     CAPTURE(name);
-    golden_run of(name, false);
-    of.run.device.shared_bytes = shared_bytes;
-    const std::span ids(of.golden.input_ids);
-    const uint32_t vocabulary = of.opened->config().vocabulary;
+    golden_run emulated(name, false);
+    emulated.run.device.shared_bytes = shared_bytes;
+    const std::span ids(emulated.golden.input_ids);
+    const uint32_t vocabulary = emulated.opened->config().vocabulary;
     const auto count = static_cast<uint32_t>(ids.size());
-    of.run.run(pass_of(ids, 0, true));
-    const double at_once = relative_error(of.run.logits(), of.golden.logits);
+    emulated.run.run(pass_of(ids, 0, true));
+    const double at_once = relative_error(emulated.run.logits(), emulated.golden.logits);
     double by_few = 0;
-    for (uint32_t at = 0, step = 7; at < count; at += step, step = 1) {
-        of.run.run(pass_of(ids.subspan(at, step), at, true));
+    for (uint32_t position = 0, step = 7; position < count; position += step, step = 1) {
+        emulated.run.run(pass_of(ids.subspan(position, step), position, true));
         const auto expected =
-            std::span(of.golden.logits).subspan(at * vocabulary, step * vocabulary);
-        by_few = std::max(by_few, relative_error(of.run.logits(), expected));
+            std::span(emulated.golden.logits).subspan(position * vocabulary, step * vocabulary);
+        by_few = std::max(by_few, relative_error(emulated.run.logits(), expected));
     }
     CHECK(at_once <= 1e-4);
     CHECK(by_few <= 1e-5);
@@ -250,9 +251,9 @@ TEST_CASE("split experts give the bits of whole ones, with one token and with ma
 TEST_CASE("caches in half precision stay near where no choice of experts turns on it") {
     for (const std::string name : {"mixtral", "deepseek_v2_lite", "olmoe", "glm4_moe"}) {
         CAPTURE(name);
-        golden_run of(name, false, true);
-        of.run.run(pass_of(of.golden.input_ids, 0, true));
-        CHECK(relative_error(of.run.logits(), of.golden.logits) <= 5e-3);
+        golden_run emulated(name, false, true);
+        emulated.run.run(pass_of(emulated.golden.input_ids, 0, true));
+        CHECK(relative_error(emulated.run.logits(), emulated.golden.logits) <= 5e-3);
     }
 }
 
@@ -262,9 +263,9 @@ TEST_CASE("recorded launches compute what launches one by one do, whatever the t
         golden_run recorded(name, false), plain(name, false);
         plain.run.device.offer_recording = false;
         const std::span ids(plain.golden.input_ids);
-        for (uint32_t at = 0; at < ids.size(); ++at) {
-            CAPTURE(at);
-            const pass tokens = pass_of(ids.subspan(at, 1), at, true);
+        for (uint32_t position = 0; position < ids.size(); ++position) {
+            CAPTURE(position);
+            const pass tokens = pass_of(ids.subspan(position, 1), position, true);
             recorded.run.run(tokens);
             plain.run.run(tokens);
             const auto is = recorded.run.logits(), expected = plain.run.logits();
@@ -278,23 +279,25 @@ TEST_CASE("recorded launches compute what launches one by one do, whatever the t
 TEST_CASE("streams of one pass do not see each other") {
     for (const std::string name : {"mixtral", "deepseek_v2_lite", "gpt_oss"}) {
         CAPTURE(name);
-        golden_run of(name, false);
-        const std::span ids(of.golden.input_ids);
-        const uint32_t vocabulary = of.opened->config().vocabulary;
+        golden_run emulated(name, false);
+        const std::span ids(emulated.golden.input_ids);
+        const uint32_t vocabulary = emulated.opened->config().vocabulary;
         // Stream 1 gets the reference's text, four tokens behind another text in stream 0.
-        pass other = pass_of(ids.subspan(3, 4), 0, false);
-        of.run.run(other);
-        for (uint32_t at = 0; at + 4 < ids.size(); ++at) {
-            CAPTURE(at);
-            pass both = pass_of(ids.subspan((7 * at) % 20, 1), at + 4, false);
-            both.tokens.push_back(pass_of(ids.subspan(at, 1), at, true).tokens[0]);
-            both.tokens[1].stream = 1;
-            if (at % 2 == 1) std::swap(both.tokens[0], both.tokens[1]);
-            of.run.run(both);
-            const auto own =
-                of.run.logits().subspan((at % 2 == 1 ? 0 : 1) * vocabulary, vocabulary);
-            const auto expected = std::span(of.golden.logits).subspan(at * vocabulary, vocabulary);
-            CHECK(relative_error(own, expected) <= 2e-3);
+        pass first_stream = pass_of(ids.subspan(3, 4), 0, false);
+        emulated.run.run(first_stream);
+        for (uint32_t position = 0; position + 4 < ids.size(); ++position) {
+            CAPTURE(position);
+            pass both_streams = pass_of(ids.subspan((7 * position) % 20, 1), position + 4, false);
+            both_streams.tokens.push_back(
+                pass_of(ids.subspan(position, 1), position, true).tokens[0]);
+            both_streams.tokens[1].stream = 1;
+            if (position % 2 == 1) std::swap(both_streams.tokens[0], both_streams.tokens[1]);
+            emulated.run.run(both_streams);
+            const auto stream_logits =
+                emulated.run.logits().subspan((position % 2 == 1 ? 0 : 1) * vocabulary, vocabulary);
+            const auto expected =
+                std::span(emulated.golden.logits).subspan(position * vocabulary, vocabulary);
+            CHECK(relative_error(stream_logits, expected) <= 2e-3);
         }
     }
 }

@@ -15,24 +15,24 @@ TEST_CASE("experts beyond host memory: how many, on which disk, by whose order")
     const std::string disk =
         "[hardware]\nprofile = \"rtx_4090\"\ndisk = \"nvme_gen4\"\n[source]\n"
         "trace = \"routing.safetensors\"\n[memory]\nexperts = 96\n";
-    const run_config some =
+    const run_config config =
         accepted(disk + "host_experts = 500\n[cache.host]\nplugin = \"sieve\"\n");
-    CHECK(some.host_experts == 500u);
-    CHECK(some.disk == "nvme_gen4");
-    CHECK(some.host_cache.plugin == "sieve");
-    CHECK(some.cache.plugin == "lfu");  // its own
-    CHECK(some.reads_disk());
+    CHECK(config.host_experts == 500u);
+    CHECK(config.disk == "nvme_gen4");
+    CHECK(config.host_cache.plugin == "sieve");
+    CHECK(config.cache.plugin == "lfu");  // its own
+    CHECK(config.reads_disk());
     CHECK_FALSE(accepted(disk).reads_disk());
     const std::string tables =
         disk +
         "host_bytes = 1_000\n[cache.host]\nplugin = \"lfu\"\n[cache.host.lfu]\n"
         "half_life = 3\n[cache.lfu]\nhalf_life = 9\n";
-    const run_config both = accepted(tables, {"cache.plugin=lfu"});
-    CHECK(both.host_bytes == 1000u);
-    REQUIRE(both.host_cache.params.size() == 1);
-    CHECK(std::get<int64_t>(both.host_cache.params[0].value) == 3);
-    REQUIRE(both.cache.params.size() == 1);
-    CHECK(std::get<int64_t>(both.cache.params[0].value) == 9);
+    const run_config merged = accepted(tables, {"cache.plugin=lfu"});
+    CHECK(merged.host_bytes == 1000u);
+    REQUIRE(merged.host_cache.params.size() == 1);
+    CHECK(std::get<int64_t>(merged.host_cache.params[0].value) == 3);
+    REQUIRE(merged.cache.params.size() == 1);
+    CHECK(std::get<int64_t>(merged.cache.params[0].value) == 9);
     // By --set and --sweep, too.
     const run_config set = accepted(
         disk, {"memory.host_experts=7", "cache.host.plugin=llru", "cache.host.distance=literal"});

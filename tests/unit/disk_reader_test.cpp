@@ -24,23 +24,23 @@ namespace {
 void write_random(const std::filesystem::path &path, uint64_t bytes, uint64_t seed) {
     random_stream draws(seed, 0);
     std::vector<char> data(bytes);
-    for (char &one : data) one = static_cast<char>(draws.next());
+    for (char &byte : data) byte = static_cast<char>(draws.next());
     std::ofstream(path, std::ios::binary).write(data.data(), static_cast<std::streamsize>(bytes));
 }
 
 std::unique_ptr<disk_reader> reader_of(const disk_reader_options &options = {}) {
-    auto made = disk_reader::create(options);
-    REQUIRE(made.ok());
-    return std::move(*made);
+    auto reader = disk_reader::create(options);
+    REQUIRE(reader.ok());
+    return std::move(*reader);
 }
 
 // Each byte of the ranges, once, as it is in memory.
 void check_equal(disk_reader &reader, const std::vector<disk_range> &ranges) {
     std::vector<std::vector<std::byte>> got;
     std::vector<std::vector<uint8_t>> times;
-    for (const disk_range &one : ranges) {
-        got.emplace_back(one.bytes);
-        times.emplace_back(one.bytes, uint8_t{0});
+    for (const disk_range &range : ranges) {
+        got.emplace_back(range.bytes);
+        times.emplace_back(range.bytes, uint8_t{0});
     }
     const status done =
         reader.read(ranges, [&](size_t number, uint64_t offset, std::span<const std::byte> bytes) {

@@ -22,13 +22,13 @@ namespace {
 constexpr uint64_t draws = 40'000;
 
 // How often each expert of a layer is chosen by a token; checks that a token's are distinct.
-std::vector<double> counted(const drawn_routing &from, uint32_t layer, uint64_t seed = 1) {
-    std::vector<double> counts(from.experts(), 0);
-    std::vector<uint32_t> chosen(from.top_k());
+std::vector<double> counted(const drawn_routing &routing, uint32_t layer, uint64_t seed = 1) {
+    std::vector<double> counts(routing.experts(), 0);
+    std::vector<uint32_t> chosen(routing.top_k());
     for (uint64_t token = 0; token < draws; ++token) {
-        from.draw(seed, token, layer, chosen.data());
+        routing.draw(seed, token, layer, chosen.data());
         for (const uint32_t expert : chosen) {
-            REQUIRE(expert < from.experts());
+            REQUIRE(expert < routing.experts());
             counts[expert] += 1;
         }
         std::ranges::sort(chosen);
@@ -57,15 +57,15 @@ TEST_CASE("experts are drawn as often as their frequency says") {
         0, 0,   0,    0,     0,     0, 0, 0,   // nothing is known
         0, 0,   5,    0,     0,     0, 0, 0,   // one is known
         0, 1,   0,    0,     0,     0, 0, 1};  // always these
-    const auto made = drawn_routing::from_frequency(6, 8, 2, frequency, 3);
-    REQUIRE(made.ok());
-    check_frequency(counted(*made, 0), {1, 0.5, 0.25, 0.125, 0.125, 0, 0, 0});
-    check_frequency(counted(*made, 1), std::vector<double>(8, 0.25));
-    check_frequency(counted(*made, 2), {1, 0.25, 0.25, 0.25, 0.25, 0, 0, 0});
-    check_frequency(counted(*made, 3), std::vector<double>(8, 0.25));
+    const auto routing = drawn_routing::from_frequency(6, 8, 2, frequency, 3);
+    REQUIRE(routing.ok());
+    check_frequency(counted(*routing, 0), {1, 0.5, 0.25, 0.125, 0.125, 0, 0, 0});
+    check_frequency(counted(*routing, 1), std::vector<double>(8, 0.25));
+    check_frequency(counted(*routing, 2), {1, 0.25, 0.25, 0.25, 0.25, 0, 0, 0});
+    check_frequency(counted(*routing, 3), std::vector<double>(8, 0.25));
     const double rest = 1.0 / 7;
-    check_frequency(counted(*made, 4), {rest, rest, 1, rest, rest, rest, rest, rest});
-    check_frequency(counted(*made, 5), {0, 1, 0, 0, 0, 0, 0, 1});
+    check_frequency(counted(*routing, 4), {rest, rest, 1, rest, rest, rest, rest, rest});
+    check_frequency(counted(*routing, 5), {0, 1, 0, 0, 0, 0, 0, 1});
 }
 
 TEST_CASE("random tables of all sizes keep their frequencies") {
@@ -76,23 +76,23 @@ TEST_CASE("random tables of all sizes keep their frequencies") {
         random_stream random(experts, 0);
         std::vector<double> frequency(experts);
         double sum = 0;
-        for (double &one : frequency) sum += one = random.unit() + 0.1;
-        const auto made = drawn_routing::from_frequency(1, experts, top_k, frequency, 1);
-        REQUIRE(made.ok());
-        for (double &one : frequency) one = experts == top_k ? 1 : one * top_k / sum;
+        for (double &value : frequency) sum += value = random.unit() + 0.1;
+        const auto routing = drawn_routing::from_frequency(1, experts, top_k, frequency, 1);
+        REQUIRE(routing.ok());
+        for (double &value : frequency) value = experts == top_k ? 1 : value * top_k / sum;
         if (experts > top_k) CHECK(*std::ranges::max_element(frequency) < 1);  // nothing is cut
-        check_frequency(counted(*made, 0), frequency);
+        check_frequency(counted(*routing, 0), frequency);
     }
 }
 
 TEST_CASE("which experts meet changes from token to token") {
     const std::vector<double> frequency(16, 0.25);
-    const auto made = drawn_routing::from_frequency(1, 16, 4, frequency, 1);
-    REQUIRE(made.ok());
+    const auto routing = drawn_routing::from_frequency(1, 16, 4, frequency, 1);
+    REQUIRE(routing.ok());
     std::set<std::pair<uint32_t, uint32_t>> pairs;
     uint32_t chosen[4];
     for (uint64_t token = 0; token < 2000; ++token) {
-        made->draw(1, token, 0, chosen);
+        routing->draw(1, token, 0, chosen);
         for (int a = 0; a < 4; ++a)
             for (int b = 0; b < 4; ++b)
                 if (chosen[a] < chosen[b]) pairs.emplace(chosen[a], chosen[b]);
@@ -102,17 +102,17 @@ TEST_CASE("which experts meet changes from token to token") {
 
 TEST_CASE("a draw is a function of seed, token and layer") {
     const std::vector<double> frequency(2 * 32, 0.125);
-    const auto made = drawn_routing::from_frequency(2, 32, 4, frequency, 1);
-    REQUIRE(made.ok());
+    const auto routing = drawn_routing::from_frequency(2, 32, 4, frequency, 1);
+    REQUIRE(routing.ok());
     uint32_t differ[3] = {};
     for (uint64_t token = 0; token < 200; ++token) {
-        std::vector<uint32_t> one(4), same(4), other(4);
-        made->draw(1, token, 0, one.data());
-        made->draw(1, token, 0, same.data());
-        CHECK(one == same);
-        made->draw(2, token, 0, other.data()), differ[0] += one != other;
-        made->draw(1, token + 1, 0, other.data()), differ[1] += one != other;
-        made->draw(1, token, 1, other.data()), differ[2] += one != other;
+        std::vector<uint32_t> first(4), same(4), different(4);
+        routing->draw(1, token, 0, first.data());
+        routing->draw(1, token, 0, same.data());
+        CHECK(first == same);
+        routing->draw(2, token, 0, different.data()), differ[0] += first != different;
+        routing->draw(1, token + 1, 0, different.data()), differ[1] += first != different;
+        routing->draw(1, token, 1, different.data()), differ[2] += first != different;
     }
     for (const uint32_t count : differ) CHECK(count > 180);
 }
@@ -121,20 +121,20 @@ namespace {
 
 // Two models of 2 layers, 4 and 3 experts; home 1 asks for both, by groups.
 demand_arrays grouped() {
-    demand_arrays made;
-    made.models = 2, made.homes = 2;
-    made.model_first = {0, 8, 14};
-    made.model_layers = {2, 2};
-    made.model_experts = {4, 3};
-    made.model_top_k = {2, 1};
-    made.frequency.assign(28, 0);
-    for (const uint32_t expert : {9u, 12u}) made.frequency[expert] = 1;
-    made.group_first = {0, 2, 4, 6, 7, 8, 9};
-    made.group_experts = {0, 1, 2, 3, 4, 7, 8, 11, 13};
-    made.home_first_call = {0, 0, 6};
-    made.call_group = {0, 1, 2, 3, 4, 5};
-    made.call_share = {0.15, 0.45, 0.6, 0.4, 0.1, 0.3};
-    return made;
+    demand_arrays demand;
+    demand.models = 2, demand.homes = 2;
+    demand.model_first = {0, 8, 14};
+    demand.model_layers = {2, 2};
+    demand.model_experts = {4, 3};
+    demand.model_top_k = {2, 1};
+    demand.frequency.assign(28, 0);
+    for (const uint32_t expert : {9u, 12u}) demand.frequency[expert] = 1;
+    demand.group_first = {0, 2, 4, 6, 7, 8, 9};
+    demand.group_experts = {0, 1, 2, 3, 4, 7, 8, 11, 13};
+    demand.home_first_call = {0, 0, 6};
+    demand.call_group = {0, 1, 2, 3, 4, 5};
+    demand.call_share = {0.15, 0.45, 0.6, 0.4, 0.1, 0.3};
+    return demand;
 }
 
 }  // namespace
@@ -160,15 +160,15 @@ TEST_CASE("groups are drawn whole, by their shares") {
 TEST_CASE("frequencies of a demand are used where it has no groups") {
     demand_arrays demand = grouped();
     demand.call_group.clear();
-    const auto made = drawn_routing::from_demand(demand, 0, 1, 0);
-    REQUIRE(made.ok());
-    check_frequency(counted(*made, 0), {0, 1, 0});
-    check_frequency(counted(*made, 1), {0, 1, 0});
+    const auto routing = drawn_routing::from_demand(demand, 0, 1, 0);
+    REQUIRE(routing.ok());
+    check_frequency(counted(*routing, 0), {0, 1, 0});
+    check_frequency(counted(*routing, 1), {0, 1, 0});
 }
 
 TEST_CASE("what cannot be drawn is told") {
-    const auto text = [](const result<drawn_routing> &made) {
-        return made.ok() ? std::string() : made.failure().text;
+    const auto text = [](const result<drawn_routing> &routing) {
+        return routing.ok() ? std::string() : routing.failure().text;
     };
     demand_arrays demand = grouped();
     CHECK(text(drawn_routing::from_demand(demand, 0, 1, 0)).find("layer 0 has no group") !=

@@ -46,7 +46,7 @@ public:
     }
     void replay(uint32_t number) {
         ++replays;
-        for (const std::function<void()> &one : recordings_[number]) one();
+        for (const std::function<void()> &recorded : recordings_[number]) recorded();
     }
 
     void drop(uint32_t number) {

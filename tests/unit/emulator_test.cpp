@@ -18,9 +18,9 @@ using namespace moorage::core;
 namespace {
 
 pass one_token() {
-    pass of;
-    of.tokens.push_back({});
-    return of;
+    pass pass;
+    pass.tokens.push_back({});
+    return pass;
 }
 
 }  // namespace
@@ -48,10 +48,10 @@ TEST_CASE("costs are roofline terms plus constants") {
         hardware.device.expert_kernels = 2;
         model_shape shape = toy::shape(2, 4, 1);
         shape.kv_token_layer_bytes = 500;
-        const cost_model more(hardware, shape);
-        CHECK(more.attention_ns(1, 0) == 50 + 21 + 20);
-        CHECK(more.attention_ns(1, 10) == 50 + 21 + 25);
-        CHECK(more.gpu_expert_ns(1, 1) == 106);
+        const cost_model costs_with_cache(hardware, shape);
+        CHECK(costs_with_cache.attention_ns(1, 0) == 50 + 21 + 20);
+        CHECK(costs_with_cache.attention_ns(1, 10) == 50 + 21 + 25);
+        CHECK(costs_with_cache.gpu_expert_ns(1, 1) == 106);
     }
     SUBCASE("unified memory loads for nothing") {
         hardware.device.unified_memory = true;
@@ -115,8 +115,8 @@ TEST_CASE("the next part waits for policies, launches and computes") {
     hardware_profile hardware = toy::hardware();
     const cost_model costs(hardware, toy::shape(2, 4, 1));
     emulator machine(costs, 4, nullptr);
-    time_causes all, rest;
-    machine.charge(all);
+    time_causes causes, rest;
+    machine.charge(causes);
     machine.expert_on_gpu({.page = 1, .tokens = 1, .tag = 7});  // 100, as the policies say
     machine.policies_took(60);
     machine.policies_took(10);
@@ -126,7 +126,7 @@ TEST_CASE("the next part waits for policies, launches and computes") {
     machine.wait();
     CHECK(*machine.clock() == 100 + 70 + 170);
     machine.charge(rest);
-    CHECK(all.ns == std::array<uint64_t, cause_count>{100 + 20, 150, 0, 0, 0, 0, 0, 70, 0, 0});
+    CHECK(causes.ns == std::array<uint64_t, cause_count>{100 + 20, 150, 0, 0, 0, 0, 0, 70, 0, 0});
 }
 
 TEST_CASE("what the host takes to draw a token is the head's, and not the GPU's") {
@@ -135,8 +135,8 @@ TEST_CASE("what the host takes to draw a token is the head's, and not the GPU's"
     hardware.device.logits_per_s = 1e9 * shape.vocabulary / 40;  // a token in 40 ns
     const cost_model costs(hardware, shape);
     emulator machine(costs, 4, nullptr);
-    time_causes all;
-    machine.charge(all);
+    time_causes causes;
+    machine.charge(causes);
     machine.attention(0, one_token());  // 170, of it 20 computing
     machine.wait();
     machine.head(1);  // 10
@@ -146,9 +146,9 @@ TEST_CASE("what the host takes to draw a token is the head's, and not the GPU's"
     CHECK(machine.busy().gpu == 170 + 10);
     time_causes rest;
     machine.charge(rest);
-    CHECK(all[cause::compute] == 20 + 10);
-    CHECK(all[cause::launch] == 150);
-    CHECK(all[cause::host] == 40);
+    CHECK(causes[cause::compute] == 20 + 10);
+    CHECK(causes[cause::launch] == 150);
+    CHECK(causes[cause::host] == 40);
 }
 
 TEST_CASE("a prediction takes an attention of the GPU, ahead of what waits for a transfer") {
@@ -267,8 +267,8 @@ TEST_CASE("a copy under way makes computing and launching take longer, for as lo
     SUBCASE("all of the time") {
         const cost_model costs(hardware, toy::shape(2, 4, 1));
         emulator machine(costs, 4, nullptr);
-        time_causes all, rest;
-        machine.charge(all);
+        time_causes causes, rest;
+        machine.charge(causes);
         machine.send({.link = link_h2d, .page = 3, .bytes = 100'000});  // 11,000
         machine.attention(0, one_token());  // 150 of 170 are launches: 187.5 of 212.5
         CHECK(machine.wait().duration_ns == 213);
@@ -278,9 +278,9 @@ TEST_CASE("a copy under way makes computing and launching take longer, for as lo
         CHECK(*machine.clock() == 213 + 125);
         CHECK(machine.busy().gpu == 213 + 125);
         machine.charge(rest);
-        CHECK(all[cause::launch] == 188);
-        CHECK(all[cause::compute] == 25 + 125);
-        CHECK(all.sum() == *machine.clock());
+        CHECK(causes[cause::launch] == 188);
+        CHECK(causes[cause::compute] == 25 + 125);
+        CHECK(causes.sum() == *machine.clock());
     }
     SUBCASE("at its beginning") {
         hardware.link.issue_ns = 0;

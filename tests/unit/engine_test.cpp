@@ -20,13 +20,13 @@ namespace {
 // 4,000 operations a ns on tensor units, 2,000 on vector units, of which a weight's conversion is
 // half of one: 1,000 a ns.
 hardware_profile machine() {
-    hardware_profile all = toy::hardware();
-    all.device.flops_per_s = 4e12;
-    all.device.vector_flops_per_s = 2e12;
-    all.device.kernel_ns = 10;
-    all.node.memory_theory_bytes_per_s = 100e9;
-    all.node.cpu_flops_per_s = 1e12;
-    return all;
+    hardware_profile profile = toy::hardware();
+    profile.device.flops_per_s = 4e12;
+    profile.device.vector_flops_per_s = 2e12;
+    profile.device.kernel_ns = 10;
+    profile.node.memory_theory_bytes_per_s = 100e9;
+    profile.node.cpu_flops_per_s = 1e12;
+    return profile;
 }
 
 engine_profile engine() {
@@ -35,11 +35,11 @@ engine_profile engine() {
     return *parsed;
 }
 
-cost_model costs(const engine_profile &of, const model_shape &shape, uint64_t launch_ns = 0) {
-    hardware_profile all = machine();
-    all.node.launch_ns = launch_ns;
-    REQUIRE(use_engine(all, of).ok());
-    return cost_model(all, shape);
+cost_model costs(const engine_profile &engine, const model_shape &shape, uint64_t launch_ns = 0) {
+    hardware_profile hardware = machine();
+    hardware.node.launch_ns = launch_ns;
+    REQUIRE(apply_engine(hardware, engine).ok());
+    return cost_model(hardware, shape);
 }
 
 bool holds(const std::string &text, const std::string &part) {
@@ -50,22 +50,22 @@ bool holds(const std::string &text, const std::string &part) {
 
 TEST_CASE("launches are a layer's; weights are read, unpacked and multiplied one after the other") {
     const model_shape shape = toy::shape(2, 4, 1);
-    const cost_model one = costs(engine(), shape);
+    const cost_model single = costs(engine(), shape);
     // 8 products x 2 kernels x 10 ns, 7 of software, 4 experts x 1: 171. 20,000 bytes at half of
     // 1,000 a ns: 40; 10,000 weights of 16 bits, an operation each: 10.
-    CHECK(one.attention_ns(1, 0) == 171 + 40 + 10);
-    CHECK(one.attention_overhead_ns() == 171);
-    CHECK(one.gpu_expert_ns(1, 1) == 200 + 50);
-    CHECK(one.gpu_expert_ns(1, 0.5) == 100 + 25);
-    CHECK(one.head_ns(1) == 20 + 5);
+    CHECK(single.attention_ns(1, 0) == 171 + 40 + 10);
+    CHECK(single.attention_overhead_ns() == 171);
+    CHECK(single.gpu_expert_ns(1, 1) == 200 + 50);
+    CHECK(single.gpu_expert_ns(1, 0.5) == 100 + 25);
+    CHECK(single.head_ns(1) == 20 + 5);
     // Two tokens: no graph, so gaps of 5 behind 16 kernels, and 40 more; 2 x 2 x 10,000 operations
     // at half of 4,000 a ns.
-    CHECK(one.attention_ns(2, 0) == 171 + 80 + 40 + 40 + 10 + 20);
+    CHECK(single.attention_ns(2, 0) == 171 + 80 + 40 + 40 + 10 + 20);
     // Three tokens of an expert and two of its tile: 2 x 5 x 50,000 at 2,000 a ns.
-    CHECK(one.gpu_expert_ns(3, 1) == 200 + 50 + 250);
+    CHECK(single.gpu_expert_ns(3, 1) == 200 + 50 + 250);
     // The CPU reads at half of 100 bytes a ns.
-    CHECK(one.cpu_expert_ns(1, 1) == 2000);
-    CHECK(one.load_ns(100'000) == 3 * 100 + 10'000);
+    CHECK(single.cpu_expert_ns(1, 1) == 2000);
+    CHECK(single.load_ns(100'000) == 3 * 100 + 10'000);
 
     SUBCASE("of weights of 4 bits there are more, and each takes 4 operations") {
         model_shape quantised = shape;
@@ -90,38 +90,38 @@ TEST_CASE("launches are a layer's; weights are read, unpacked and multiplied one
         model_shape cached = shape;
         cached.kv_token_layer_bytes = 500;
         cached.context_operations = 1'000;
-        const cost_model more = costs(engine(), cached);
+        const cost_model cached_costs = costs(engine(), cached);
         // 10 x 500 bytes at a quarter of 1,000 a ns; 10 x 1,000 operations at a quarter of 4,000.
-        CHECK(more.attention_ns(1, 10) == 221 + 20);
+        CHECK(cached_costs.attention_ns(1, 10) == 221 + 20);
         // Two tokens that look back on 20 each: of one sequence 10,000 bytes, 40,000 operations.
         const uint64_t several = 171 + 80 + 40 + 40 + 10 + 20;
-        CHECK(more.attention_ns(2, 40, 1) == several + 40);
-        CHECK(more.attention_ns(2, 40, 2) == several + 80);
+        CHECK(cached_costs.attention_ns(2, 40, 1) == several + 40);
+        CHECK(cached_costs.attention_ns(2, 40, 2) == several + 80);
     }
 }
 
 TEST_CASE("sockets, threads and pageable memory bound what the CPU and the link do") {
-    hardware_profile all = machine();
-    all.node.sockets = 2;
-    engine_profile of = engine();
-    REQUIRE(use_engine(all, of).ok());
-    CHECK(all.node.cpu_bytes_per_s == doctest::Approx(100e9));
-    CHECK(all.node.cpu_flops_per_s == doctest::Approx(0.75e12));
-    CHECK(all.node.cpu_handover_ns == 60);
-    CHECK(all.link.h2d_bytes_per_s == doctest::Approx(10e9));
-    all = machine();
-    all.node.threads = 3;
-    of.thread_bytes_per_s = 10e9;
-    of.copy_bytes_per_s = 2e9;
-    REQUIRE(use_engine(all, of).ok());
-    CHECK(all.node.cpu_bytes_per_s == doctest::Approx(30e9));
-    CHECK(all.link.h2d_bytes_per_s == doctest::Approx(2e9));
+    hardware_profile hardware = machine();
+    hardware.node.sockets = 2;
+    engine_profile changed_engine = engine();
+    REQUIRE(apply_engine(hardware, changed_engine).ok());
+    CHECK(hardware.node.cpu_bytes_per_s == doctest::Approx(100e9));
+    CHECK(hardware.node.cpu_flops_per_s == doctest::Approx(0.75e12));
+    CHECK(hardware.node.cpu_handover_ns == 60);
+    CHECK(hardware.link.h2d_bytes_per_s == doctest::Approx(10e9));
+    hardware = machine();
+    hardware.node.threads = 3;
+    changed_engine.thread_bytes_per_s = 10e9;
+    changed_engine.copy_bytes_per_s = 2e9;
+    REQUIRE(apply_engine(hardware, changed_engine).ok());
+    CHECK(hardware.node.cpu_bytes_per_s == doctest::Approx(30e9));
+    CHECK(hardware.link.h2d_bytes_per_s == doctest::Approx(2e9));
 }
 
 TEST_CASE("an engine needs the figures that its own are multiples of") {
-    hardware_profile all = machine();
-    all.device.vector_flops_per_s = 0;
-    const auto refused = use_engine(all, engine());
+    hardware_profile hardware = machine();
+    hardware.device.vector_flops_per_s = 0;
+    const auto refused = apply_engine(hardware, engine());
     REQUIRE_FALSE(refused.ok());
     CHECK(holds(refused.failure().text, "vector_flops_per_s"));
     CHECK(holds(refused.failure().text, "toy GPU"));
@@ -129,11 +129,11 @@ TEST_CASE("an engine needs the figures that its own are multiples of") {
 
 TEST_CASE("ours is what a profile says without an engine") {
     const auto without = load_hardware({"rtx_4090", "", "", ""});
-    const auto with = load_hardware({"rtx_4090", "", "", "", "", "", "ours"});
-    REQUIRE(with.ok());
+    const auto with_engine = load_hardware({"rtx_4090", "", "", "", "", "", "ours"});
+    REQUIRE(with_engine.ok());
     const auto shape = load_shape("qwen3_30b_a3b", "");
     REQUIRE(shape.ok());
-    const cost_model a(*without, *shape), b(*with, *shape);
+    const cost_model a(*without, *shape), b(*with_engine, *shape);
     for (const uint64_t tokens : {1, 2, 7, 512}) {
         CHECK(a.attention_ns(tokens, 1000) == b.attention_ns(tokens, 1000));
         CHECK(a.gpu_expert_ns(tokens, 1) == b.gpu_expert_ns(tokens, 1));
@@ -160,11 +160,11 @@ TEST_CASE("every bundled engine loads on every bundled device, and has a file of
 }
 
 TEST_CASE("an engine's file is refused where a figure or its source is missing or odd") {
-    const auto message = [](const std::string &from, const std::string &to) {
+    const auto message = [](const std::string &original, const std::string &replacement) {
         std::string text = toy::engine_text();
-        const size_t at = text.find(from);
-        REQUIRE(at != std::string::npos);
-        text.replace(at, from.size(), to);
+        const size_t position = text.find(original);
+        REQUIRE(position != std::string::npos);
+        text.replace(position, original.size(), replacement);
         const auto parsed = parse_engine(text, "toy.toml");
         REQUIRE_FALSE(parsed.ok());
         return parsed.failure().text;
@@ -181,9 +181,9 @@ TEST_CASE("an engine's file is refused where a figure or its source is missing o
 
 TEST_CASE("an engine that blocks computes nothing beside a load") {
     const auto layer_ns = [](load_overlap overlap) {
-        engine_profile of = engine();
-        of.overlap = overlap;
-        const cost_model price = costs(of, toy::shape(2, 4, 2));
+        engine_profile changed_engine = engine();
+        changed_engine.overlap = overlap;
+        const cost_model price = costs(changed_engine, toy::shape(2, 4, 2));
         emulator machine(price, 4, nullptr);
         pass tokens;
         tokens.tokens.push_back({});
@@ -214,9 +214,9 @@ TEST_CASE("an engine that blocks computes nothing beside a load") {
 
 TEST_CASE("a load that no expert of the layer waits for holds up those that block for anything") {
     const auto expert_ns = [](load_overlap overlap) {
-        engine_profile of = engine();
-        of.overlap = overlap;
-        const cost_model price = costs(of, toy::shape(2, 4, 2));
+        engine_profile changed_engine = engine();
+        changed_engine.overlap = overlap;
+        const cost_model price = costs(changed_engine, toy::shape(2, 4, 2));
         emulator machine(price, 4, nullptr);
         pass tokens;
         tokens.tokens.push_back({});
@@ -253,17 +253,17 @@ cpu_layer_ns = "[G]"
                                      "blocking.toml");
     REQUIRE_MESSAGE(parsed.ok(), (parsed ? "" : parsed.failure().text));
     CHECK(parsed->is_own());
-    hardware_profile plain = toy::hardware(), all = plain;
-    REQUIRE(use_engine(all, *parsed).ok());
-    CHECK(all.engine.overlap == load_overlap::prefetch);
-    CHECK(all.node.cpu_handover_ns == 500);
+    hardware_profile plain = toy::hardware(), with_engine = plain;
+    REQUIRE(apply_engine(with_engine, *parsed).ok());
+    CHECK(with_engine.engine.overlap == load_overlap::prefetch);
+    CHECK(with_engine.node.cpu_handover_ns == 500);
     const model_shape shape = toy::shape(2, 4, 1);
-    const cost_model before(plain, shape), after(all, shape);
-    CHECK(after.attention_ns(1, 0) == before.attention_ns(1, 0) + 30);
-    CHECK(after.gpu_expert_ns(1, 1) == before.gpu_expert_ns(1, 1) + 7);
-    CHECK(after.cpu_expert_ns(1, 1) == before.cpu_expert_ns(1, 1));
+    const cost_model plain_costs(plain, shape), engine_costs(with_engine, shape);
+    CHECK(engine_costs.attention_ns(1, 0) == plain_costs.attention_ns(1, 0) + 30);
+    CHECK(engine_costs.gpu_expert_ns(1, 1) == plain_costs.gpu_expert_ns(1, 1) + 7);
+    CHECK(engine_costs.cpu_expert_ns(1, 1) == plain_costs.cpu_expert_ns(1, 1));
     // 10 bytes a ns before, 2 now.
-    CHECK(after.load_ns(100'000) == before.load_ns(100'000) + 40'000);
+    CHECK(engine_costs.load_ns(100'000) == plain_costs.load_ns(100'000) + 40'000);
 }
 
 TEST_CASE("the state of linear attention is read and written once a sequence") {

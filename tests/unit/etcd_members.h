@@ -31,25 +31,25 @@ inline std::string etcd_program() {
 
 class etcd_members {
 public:
-    // With the files of `with`, clients must show certificates of the same authority.
-    explicit etcd_members(size_t count = 3, const core::etcd_tls &with = {})
-        : with_(with), ports_(free_ports(2 * count)), members_(count, -1) {
+    // With the files of `tls`, clients must show certificates of the same authority.
+    explicit etcd_members(size_t count = 3, const core::etcd_tls &tls = {})
+        : tls_(tls), ports_(free_ports(2 * count)), members_(count, -1) {
         for (size_t i = 0; i < count; ++i) {
             endpoints.push_back(
-                core::format("{}127.0.0.1:{}", with.ca.empty() ? "" : "https://", ports_[i]));
+                core::format("{}127.0.0.1:{}", tls.ca.empty() ? "" : "https://", ports_[i]));
             peers_ +=
                 core::format("{}m{}=http://127.0.0.1:{}", i == 0 ? "" : ",", i, ports_[count + i]);
         }
         for (size_t i = 0; i < count; ++i) start(i);
-        for (const std::string &one : endpoints) {
-            const auto client = core::open_etcd_client({one}, with);
+        for (const std::string &endpoint : endpoints) {
+            const auto client = core::open_etcd_client({endpoint}, tls);
             REQUIRE(client.ok());
-            bool there = false;
-            for (int tries = 0; tries < 300 && !there; ++tries) {
-                there = (*client)->post("/v3/kv/range", {{"key", "YQ=="}}).ok();
-                if (!there) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+            bool reachable = false;
+            for (int tries = 0; tries < 300 && !reachable; ++tries) {
+                reachable = (*client)->post("/v3/kv/range", {{"key", "YQ=="}}).ok();
+                if (!reachable) std::this_thread::sleep_for(std::chrono::milliseconds(100));
             }
-            REQUIRE(there);
+            REQUIRE(reachable);
         }
     }
     ~etcd_members() {
@@ -57,7 +57,7 @@ public:
     }
     void start(size_t i) {
         const std::string peer = core::format("http://127.0.0.1:{}", ports_[members_.size() + i]),
-                          client = (with_.ca.empty() ? "http://" : "") + endpoints[i];
+                          client = (tls_.ca.empty() ? "http://" : "") + endpoints[i];
         std::vector<std::string> words = {etcd_program(),
                                           "--name",
                                           core::format("m{}", i),
@@ -73,17 +73,17 @@ public:
                                           client,
                                           "--initial-cluster",
                                           peers_};
-        if (!with_.ca.empty())
-            words.insert(words.end(), {"--cert-file", with_.certificate, "--key-file", with_.key,
-                                       "--trusted-ca-file", with_.ca, "--client-cert-auth"});
-        std::vector<char *> all;
-        for (const std::string &word : words) all.push_back(const_cast<char *>(word.c_str()));
-        all.push_back(nullptr);
+        if (!tls_.ca.empty())
+            words.insert(words.end(), {"--cert-file", tls_.certificate, "--key-file", tls_.key,
+                                       "--trusted-ca-file", tls_.ca, "--client-cert-auth"});
+        std::vector<char *> arguments;
+        for (const std::string &word : words) arguments.push_back(const_cast<char *>(word.c_str()));
+        arguments.push_back(nullptr);
         members_[i] = ::fork();
         if (members_[i] != 0) return;
         const int quiet = ::open("/dev/null", O_RDWR);
-        for (const int to : {0, 1, 2}) ::dup2(quiet, to);
-        ::execv(all[0], all.data());
+        for (const int descriptor : {0, 1, 2}) ::dup2(quiet, descriptor);
+        ::execv(arguments[0], arguments.data());
         ::_exit(127);
     }
     void kill(size_t i) {
@@ -93,13 +93,13 @@ public:
         ::waitpid(members_[i], nullptr, 0);
         members_[i] = -1;
     }
-    void pause(size_t i, bool on) { ::kill(members_[i], on ? SIGSTOP : SIGCONT); }
+    void pause(size_t i, bool paused) { ::kill(members_[i], paused ? SIGSTOP : SIGCONT); }
 
     std::vector<std::string> endpoints;
 
 private:
     toy::folder folder_;
-    const core::etcd_tls with_;
+    const core::etcd_tls tls_;
     std::vector<uint16_t> ports_;
     std::string peers_;
     std::vector<pid_t> members_;

@@ -27,12 +27,12 @@ struct random_set {
     random_set(std::mt19937_64 &random, weight_type type) {
         biases.reserve(experts);
         for (uint32_t i = 0; i < experts; ++i) {
-            mlp_weights one;
-            one.gate = matrices.emplace_back(random, type, intermediate, hidden).view();
-            one.up = matrices.emplace_back(random, type, intermediate, hidden).view();
-            one.down = matrices.emplace_back(random, type, hidden, intermediate).view();
-            one.down_bias = biases.emplace_back(random_floats(random, hidden));
-            weights.push_back(one);
+            mlp_weights expert;
+            expert.gate = matrices.emplace_back(random, type, intermediate, hidden).view();
+            expert.up = matrices.emplace_back(random, type, intermediate, hidden).view();
+            expert.down = matrices.emplace_back(random, type, hidden, intermediate).view();
+            expert.down_bias = biases.emplace_back(random_floats(random, hidden));
+            weights.push_back(expert);
         }
     }
 };
@@ -60,9 +60,9 @@ TEST_CASE("together as each alone, bit by bit") {
     config.hidden = hidden;
     config.moe_intermediate = intermediate;
     config.activation = activation_kind::silu;
-    thread_pool two(2), one(1);
-    mlp_kernel kernel(one);
-    expert_batch batch(config, two);
+    thread_pool two_threads(2), one_thread(1);
+    mlp_kernel kernel(one_thread);
+    expert_batch batch(config, two_threads);
     for (const std::string &target : vector_targets()) {
         choose_vector_target(target);
         CAPTURE(target);
@@ -72,23 +72,23 @@ TEST_CASE("together as each alone, bit by bit") {
                 std::deque<caller> callers;
                 std::vector<batch_item> items;
                 for (uint64_t left = 1 + random() % 12; left != 0; --left) {
-                    caller &of = callers.emplace_back(random);
-                    items.push_back(
-                        {&set.weights[of.expert], of.input.data(), of.rows, of.outputs.data()});
+                    caller &entry = callers.emplace_back(random);
+                    items.push_back({&set.weights[entry.expert], entry.input.data(), entry.rows,
+                                     entry.outputs.data()});
                     mlp_call call{};
-                    call.weights = &set.weights[of.expert];
+                    call.weights = &set.weights[entry.expert];
                     call.intermediate = call.count = intermediate;
                     call.activation = config.activation;
-                    call.tokens = static_cast<uint32_t>(of.rows.size());
-                    call.gathered = of.rows.data();
-                    call.input = {of.input.data(), hidden};
-                    call.output = {of.alone.data(), hidden};
+                    call.tokens = static_cast<uint32_t>(entry.rows.size());
+                    call.gathered = entry.rows.data();
+                    call.input = {entry.input.data(), hidden};
+                    call.output = {entry.alone.data(), hidden};
                     kernel(call);
                 }
                 batch(items);
-                for (const caller &of : callers)
-                    CHECK(std::memcmp(of.outputs.data(), of.alone.data(),
-                                      of.alone.size() * sizeof(float)) == 0);
+                for (const caller &entry : callers)
+                    CHECK(std::memcmp(entry.outputs.data(), entry.alone.data(),
+                                      entry.alone.size() * sizeof(float)) == 0);
             }
         }
     }

@@ -46,19 +46,19 @@ result<run_report> figures_of(const fs::path &model, const fs::path &windows) {
     return run(config, shared, {});
 }
 
-uint64_t element_bytes(const raw_tensor &of) {
-    return of.dtype == "F32" ? 4 : of.dtype == "U8" ? 1 : 2;
+uint64_t element_bytes(const raw_tensor &tensor) {
+    return tensor.dtype == "F32" ? 4 : tensor.dtype == "U8" ? 1 : 2;
 }
 
 // One value of every `stride`, in the tensor's own type.
-void poison(raw_tensor &of, size_t stride, double value) {
-    const uint64_t size = element_bytes(of);
+void poison(raw_tensor &tensor, size_t stride, double value) {
+    const uint64_t size = element_bytes(tensor);
     const auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
-    for (size_t at = 0; at * size < of.bytes.size(); at += stride) {
+    for (size_t index = 0; index * size < tensor.bytes.size(); index += stride) {
         uint32_t stored = size == 4 ? bits : size == 1 ? 255 : bits >> 16;
-        if (of.dtype == "F16")
+        if (tensor.dtype == "F16")
             stored = (bits >> 16 & 0x8000u) | (std::isnan(value) ? 0x7e00u : 0x7c00u);
-        std::memcpy(of.bytes.data() + at * size, &stored, size);
+        std::memcpy(tensor.bytes.data() + index * size, &stored, size);
     }
 }
 
@@ -126,7 +126,7 @@ result<run_report> routed_by(const std::string &policy, on_fault action) {
     config.executor = "cpu";
     config.profile = "host";
     config.threads = 1;
-    config.action = action;
+    config.fault_action = action;
     const scratch_directory place;
     config.text = place.path() / "windows.json";
     write_file(config.text, std::string("[[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]]"));
@@ -165,24 +165,25 @@ TEST_CASE("the first odd value is the first of a plain search, in every type") {
             const uint64_t count = 1 + random.below(40'000);
             std::vector<std::byte> bytes(count * size, std::byte{0x3c});
             for (uint64_t wrong = random.below(3); wrong-- > 0;) {
-                std::byte *at = bytes.data() + random.below(count) * size;
-                at[size - 1] = random.below(2) == 0 ? std::byte{0x7f} : std::byte{0xff};
-                at[size - 2] = std::byte{0xc0};
+                std::byte *element = bytes.data() + random.below(count) * size;
+                element[size - 1] = random.below(2) == 0 ? std::byte{0x7f} : std::byte{0xff};
+                element[size - 2] = std::byte{0xc0};
             }
-            const tensor of{"t", type, {count}, bytes};
+            const tensor checked{"t", type, {count}, bytes};
             const uint64_t begin = random.below(count + 1);
             uint64_t plain = begin;
-            while (plain < count && std::isfinite(value_at(of, plain))) ++plain;
-            CHECK(first_odd(of, begin, count) == plain);
-            CHECK(odd_value(of).empty() == (first_odd(of, 0, count) == count));
+            while (plain < count && std::isfinite(value_at(checked, plain))) ++plain;
+            CHECK(first_non_finite(checked, begin, count) == plain);
+            CHECK(non_finite_text(checked).empty() ==
+                  (first_non_finite(checked, 0, count) == count));
         }
     }
-    const tensor of{"deep", dtype::bf16, {2, 3, 4}, {}};
+    const tensor empty_tensor{"deep", dtype::bf16, {2, 3, 4}, {}};
     std::vector<std::byte> bytes(2 * 24);
     bytes[2 * 17] = std::byte{0x80}, bytes[2 * 17 + 1] = std::byte{0xff};
-    tensor deep = of;
+    tensor deep = empty_tensor;
     deep.bytes = bytes;
-    CHECK(odd_value(deep) == "tensor deep holds -inf at [1, 1, 1]");
+    CHECK(non_finite_text(deep) == "tensor deep holds -inf at [1, 1, 1]");
 }
 
 TEST_CASE("a figure that is no finite number is found wherever it stands") {

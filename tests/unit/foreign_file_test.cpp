@@ -19,7 +19,7 @@ using namespace moorage::core;
 namespace {
 
 std::string text_of(const std::string &begin) {
-    return foreign_text(std::as_bytes(std::span(begin.data(), begin.size())));
+    return non_text_problem(std::as_bytes(std::span(begin.data(), begin.size())));
 }
 bool holds(const std::string &text, const std::string &part) {
     CAPTURE(text);
@@ -81,10 +81,10 @@ TEST_CASE("mounts that let nothing be executed") {
         const std::string place = folder;  // clang 14 captures no structured binding
         if (place.find('\\') != std::string::npos || !std::filesystem::exists(place)) continue;
         CAPTURE(place);
-        CHECK(noexec_text(place).empty() == !noexec);
+        CHECK(noexec_problem(place).empty() == !noexec);
         ++(noexec ? forbidden : allowed);
     }
-    CHECK(noexec_text("/no/such/place").empty());
+    CHECK(noexec_problem("/no/such/place").empty());
     if (forbidden == 0 || allowed == 0) moorage::test::skip("there are no mounts of both kinds");
 }
 

@@ -19,15 +19,15 @@ inline std::vector<uint16_t> free_ports(size_t count) {
     std::vector<uint16_t> ports;
     for (size_t i = 0; i < count; ++i) {
         held.push_back(::socket(AF_INET, SOCK_STREAM, 0));
-        sockaddr_in at{};
-        at.sin_family = AF_INET;
-        at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        socklen_t bytes = sizeof(at);
-        REQUIRE(::bind(held.back(), reinterpret_cast<sockaddr *>(&at), bytes) == 0);
-        REQUIRE(::getsockname(held.back(), reinterpret_cast<sockaddr *>(&at), &bytes) == 0);
-        ports.push_back(ntohs(at.sin_port));
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t bytes = sizeof(address);
+        REQUIRE(::bind(held.back(), reinterpret_cast<sockaddr *>(&address), bytes) == 0);
+        REQUIRE(::getsockname(held.back(), reinterpret_cast<sockaddr *>(&address), &bytes) == 0);
+        ports.push_back(ntohs(address.sin_port));
     }
-    for (const int one : held) ::close(one);
+    for (const int descriptor : held) ::close(descriptor);
     return ports;
 }
 

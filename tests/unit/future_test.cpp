@@ -23,20 +23,20 @@ struct request {
 };
 
 // All requests in the order of their steps, written as the contract says it.
-std::vector<request> requests_of(const trace &of, uint64_t tokens, order requests) {
+std::vector<request> requests_of(const trace &trace, uint64_t tokens, order requests) {
     std::vector<request> list;
     uint64_t step = 0;
     const auto add = [&](uint64_t token, uint32_t layer, uint32_t rank) {
-        list.push_back({step, token, layer * of.experts() + of.expert(token, layer, rank)});
+        list.push_back({step, token, layer * trace.experts() + trace.expert(token, layer, rank)});
     };
     for (uint64_t token = 0; token < tokens; ++token) {
         if (requests == order::rounds)
-            for (uint32_t rank = 0; rank < of.top_k(); ++rank)
-                for (uint32_t layer = 0; layer < of.layers(); ++layer, ++step)
+            for (uint32_t rank = 0; rank < trace.top_k(); ++rank)
+                for (uint32_t layer = 0; layer < trace.layers(); ++layer, ++step)
                     add(token, layer, rank);
         else
-            for (uint32_t layer = 0; layer < of.layers(); ++layer) {
-                for (uint32_t rank = 0; rank < of.top_k(); ++rank) {
+            for (uint32_t layer = 0; layer < trace.layers(); ++layer) {
+                for (uint32_t rank = 0; rank < trace.top_k(); ++rank) {
                     add(token, layer, rank);
                     if (requests == order::serial) ++step;
                 }
@@ -61,18 +61,19 @@ trace random_trace(std::mt19937 &random, uint64_t tokens, uint32_t layers, uint3
 }
 
 // Asks for a random page at every step, and for all pages at some, and once more after a rewind.
-void compare(const trace &of, uint64_t tokens, order requests, std::mt19937 &random) {
-    const future coming(of, tokens);
+void compare(const trace &trace, uint64_t tokens, order requests, std::mt19937 &random) {
+    const future coming(trace, tokens);
     future_cursor cursor(coming, requests);
-    const uint32_t pages = of.layers() * of.experts();
-    const std::vector<request> list = requests_of(of, tokens, requests);
+    const uint32_t pages = trace.layers() * trace.experts();
+    const std::vector<request> list = requests_of(trace, tokens, requests);
     for (int pass = 0; pass < 2; ++pass) {
         for (const request &now : list)
             for (uint32_t page = 0; page < pages; ++page) {
                 if (random() % 4 != 0 && page != now.page) continue;
-                const auto next = std::find_if(list.begin(), list.end(), [&](const request &one) {
-                    return one.page == page && one.step > now.step;
-                });
+                const auto next =
+                    std::find_if(list.begin(), list.end(), [&](const request &candidate) {
+                        return candidate.page == page && candidate.step > now.step;
+                    });
                 uint64_t token = 12345;
                 const uint64_t step =
                     cursor.next_use(page, now.step, random() % 8 ? &token : nullptr);
@@ -92,20 +93,20 @@ TEST_CASE("next_use agrees with a search of the written-out requests") {
         const uint32_t layers = 1 + random() % 3, experts = 2 + random() % 6;
         const uint32_t top_k = 1 + random() % std::min(experts, 4u);
         const uint64_t tokens = 1 + random() % 30;
-        const trace of = random_trace(random, tokens, layers, experts, top_k);
+        const trace trace = random_trace(random, tokens, layers, experts, top_k);
         for (const order requests : {order::rounds, order::token, order::serial}) {
-            compare(of, tokens, requests, random);
-            compare(of, 1 + random() % tokens, requests, random);
+            compare(trace, tokens, requests, random);
+            compare(trace, 1 + random() % tokens, requests, random);
         }
     }
 }
 
 TEST_CASE("a hand-worked case: two layers, top-2") {
     // token 0: layer 0 {0, 1}, layer 1 {2, 0}; token 1: layer 0 {1, 2}, layer 1 {2, 1}
-    const auto of =
+    const auto opened =
         trace::from_bytes("hand", plain_file(2, 2, 2, 3, {0, 1, 2, 0, 1, 2, 2, 1}).build());
-    REQUIRE(of.ok());
-    const future coming(*of);
+    REQUIRE(opened.ok());
+    const future coming(*opened);
     uint64_t token = 0;
     // serial steps 0..7: pages 0 1 | 5 3 || 1 2 | 5 4
     future_cursor serial(coming, order::serial);
@@ -136,9 +137,10 @@ TEST_CASE("gaps of one, two and three bytes") {
     const std::vector<uint64_t> places = {0, 127, 254, 382, 16'766, 33'149};
     std::vector<uint8_t> chosen(40'000, 0);
     for (const uint64_t place : places) chosen[place] = 1;
-    const auto of = trace::from_bytes("gaps", plain_file(chosen.size(), 1, 1, 2, chosen).build());
-    REQUIRE(of.ok());
-    const future coming(*of);
+    const auto opened =
+        trace::from_bytes("gaps", plain_file(chosen.size(), 1, 1, 2, chosen).build());
+    REQUIRE(opened.ok());
+    const future coming(*opened);
     // Page 0 has 39994 requests of one byte each; page 1 gaps 1, 127, 127, 128, 16384, 16383.
     CHECK(coming.bytes() == 39'994 + 1 + 1 + 1 + 2 + 3 + 2);
     future_cursor cursor(coming, order::token);
@@ -153,9 +155,9 @@ TEST_CASE("gaps of one, two and three bytes") {
 }
 
 TEST_CASE("experts that are never asked for have no future") {
-    const auto of = trace::from_bytes("one", plain_file(1, 1, 1, 3, {2}).build());
-    REQUIRE(of.ok());
-    future coming(*of);
+    const auto opened = trace::from_bytes("one", plain_file(1, 1, 1, 3, {2}).build());
+    REQUIRE(opened.ok());
+    future coming(*opened);
     future_cursor cursor(coming, order::serial);
     CHECK(cursor.next_use(0, 0, nullptr) == MOORAGE_NEVER);
     CHECK(cursor.next_use(2, 0, nullptr) == MOORAGE_NEVER);

@@ -19,13 +19,13 @@ using namespace moorage::test;
 
 namespace {
 
-bool says(const std::string &text, std::string_view what) {
+bool says(const std::string &text, std::string_view part) {
     CAPTURE(text);
-    return text.find(what) != std::string::npos;
+    return text.find(part) != std::string::npos;
 }
 
-std::string config_refusal(const gguf_maker &made) {
-    const std::vector<std::byte> bytes = made.make();
+std::string config_refusal(const gguf_maker &gguf) {
+    const std::vector<std::byte> bytes = gguf.make();
     const auto files = gguf_files::parse(bytes, "a.gguf");
     REQUIRE_MESSAGE(files.ok(), files.failure().text);
     const auto config = read_gguf_config(*files);
@@ -33,26 +33,26 @@ std::string config_refusal(const gguf_maker &made) {
 }
 
 gguf_maker small() {
-    gguf_maker made;
-    made.text("general.architecture", "llama").number("llama.block_count", 2);
-    made.real("llama.rope.freq_base", 1e6F).flag("a.flag", true).numbers("a.list", {-1, 2});
-    made.texts("a.texts", {"x", "yz"});
-    made.floats("first", {8, 3}).floats("second", {5});
-    return made;
+    gguf_maker gguf;
+    gguf.text("general.architecture", "llama").number("llama.block_count", 2);
+    gguf.real("llama.rope.freq_base", 1e6F).flag("a.flag", true).numbers("a.list", {-1, 2});
+    gguf.texts("a.texts", {"x", "yz"});
+    gguf.floats("first", {8, 3}).floats("second", {5});
+    return gguf;
 }
 
 }  // namespace
 
 TEST_CASE("lists of lists are passed over, and what follows is read") {
-    gguf_maker made = small();
-    ++made.key_count;
+    gguf_maker gguf = small();
+    ++gguf.key_count;
     // [[1, 2], ["x"], [[-1]]]
-    made.keys.text("b").put(uint32_t{9}).put(uint32_t{9}).put(uint64_t{3});
-    made.keys.put(uint32_t{4}).put(uint64_t{2}).put(uint32_t{1}).put(uint32_t{2});
-    made.keys.put(uint32_t{8}).put(uint64_t{1}).text("x");
-    made.keys.put(uint32_t{9}).put(uint64_t{1}).put(uint32_t{5}).put(uint64_t{1}).put(int32_t{-1});
-    made.number("c", 7);
-    const std::vector<std::byte> bytes = made.make();
+    gguf.keys.text("b").put(uint32_t{9}).put(uint32_t{9}).put(uint64_t{3});
+    gguf.keys.put(uint32_t{4}).put(uint64_t{2}).put(uint32_t{1}).put(uint32_t{2});
+    gguf.keys.put(uint32_t{8}).put(uint64_t{1}).text("x");
+    gguf.keys.put(uint32_t{9}).put(uint64_t{1}).put(uint32_t{5}).put(uint64_t{1}).put(int32_t{-1});
+    gguf.number("c", 7);
+    const std::vector<std::byte> bytes = gguf.make();
     const auto parsed = parse_gguf(bytes, "a.gguf");
     REQUIRE_MESSAGE(parsed.ok(), parsed.failure().text);
     CHECK(std::get<gguf_lists>(parsed->metadata.at("b")).count == 3);
@@ -67,9 +67,9 @@ TEST_CASE("missing dimensions are 1") {
     CHECK_FALSE(is_same_shape(shape{3, 1, 8}, shape{3, 8}));
     CHECK_FALSE(is_same_shape(shape{8, 1}, shape{8}));
     CHECK_FALSE(is_same_shape(shape{2, 8}, shape{8}));
-    gguf_maker made = small();
-    made.floats("scalar", {});
-    const std::vector<std::byte> bytes = made.make();
+    gguf_maker gguf = small();
+    gguf.floats("scalar", {});
+    const std::vector<std::byte> bytes = gguf.make();
     const auto parsed = parse_gguf(bytes, "a.gguf");
     REQUIRE_MESSAGE(parsed.ok(), parsed.failure().text);
     CHECK(parsed->tensors[2].values() == 1);
@@ -82,17 +82,17 @@ namespace {
 
 // A Mixtral of one layer, whose weights are zeros. `whole`: last dimensions of 1 are written.
 gguf_maker tiny(uint64_t experts, bool whole) {
-    gguf_maker made;
-    made.text("general.architecture", "llama").number("llama.block_count", 1);
-    made.number("llama.embedding_length", 8).number("llama.context_length", 32);
-    made.number("llama.feed_forward_length", 4).number("llama.attention.head_count", 2);
-    made.number("llama.attention.head_count_kv", 2);
-    made.real("llama.attention.layer_norm_rms_epsilon", 1e-5F);
-    made.number("llama.expert_count", static_cast<uint32_t>(experts));
-    made.number("llama.expert_used_count", 1);
+    gguf_maker gguf;
+    gguf.text("general.architecture", "llama").number("llama.block_count", 1);
+    gguf.number("llama.embedding_length", 8).number("llama.context_length", 32);
+    gguf.number("llama.feed_forward_length", 4).number("llama.attention.head_count", 2);
+    gguf.number("llama.attention.head_count_kv", 2);
+    gguf.real("llama.attention.layer_norm_rms_epsilon", 1e-5F);
+    gguf.number("llama.expert_count", static_cast<uint32_t>(experts));
+    gguf.number("llama.expert_used_count", 1);
     const auto add = [&](const char *name, std::vector<uint64_t> shape) {
         while (!whole && shape.size() > 1 && shape.back() == 1) shape.pop_back();
-        made.floats(name, shape);
+        gguf.floats(name, shape);
     };
     add("token_embd.weight", {8, 16}), add("output.weight", {8, 16});
     add("output_norm.weight", {8});
@@ -103,13 +103,13 @@ gguf_maker tiny(uint64_t experts, bool whole) {
     add("blk.0.ffn_gate_exps.weight", {8, 4, experts});
     add("blk.0.ffn_up_exps.weight", {8, 4, experts});
     add("blk.0.ffn_down_exps.weight", {4, 8, experts});
-    return made;
+    return gguf;
 }
 
-std::string opening(const gguf_maker &made) {
+std::string opening(const gguf_maker &gguf) {
     const scratch_directory place;
     const std::filesystem::path file = place.path() / "m.gguf";
-    write_file(file, made.make());
+    write_file(file, gguf.make());
     const auto opened = open_model(file);
     return opened ? "" : opened.failure().text;
 }
@@ -122,10 +122,10 @@ TEST_CASE("one expert, whose dimension the file leaves out or not") {
         const scratch_directory place;
         const std::filesystem::path file = place.path() / "m.gguf";
         write_file(file, tiny(1, whole).make());
-        const auto made = open_model(file);
-        REQUIRE_MESSAGE(made.ok(), made.failure().text);
-        CHECK((*made)->config().experts == 1);
-        CHECK((*made)->sizes().experts_bytes == 3 * 8 * 4 * 4);
+        const auto opened = open_model(file);
+        REQUIRE_MESSAGE(opened.ok(), opened.failure().text);
+        CHECK((*opened)->config().experts == 1);
+        CHECK((*opened)->sizes().experts_bytes == 3 * 8 * 4 * 4);
         const auto shape = gguf_shape(file);
         REQUIRE_MESSAGE(shape.ok(), shape.failure().text);
         CHECK(shape->experts == 1);
@@ -138,16 +138,16 @@ TEST_CASE("one expert, whose dimension the file leaves out or not") {
 
 TEST_CASE("types that nothing computes with matter where the tensor is needed") {
     CHECK(opening(tiny(2, true)).empty());
-    const auto with = [](const std::string &name, uint32_t type) {
-        gguf_maker made = tiny(2, true);
-        for (auto &tensor : made.tensors)
+    const auto with_type = [](const std::string &name, uint32_t type) {
+        gguf_maker gguf = tiny(2, true);
+        for (auto &tensor : gguf.tensors)
             if (tensor.name == name) tensor.type = type;
-        return made;
+        return gguf;
     };
     // 26: I32, of four bytes as the float32 that was there; 99: of no version of ggml.
-    CHECK(says(opening(with("blk.0.attn_q.weight", 26)),
+    CHECK(says(opening(with_type("blk.0.attn_q.weight", 26)),
                "tensor blk.0.attn_q.weight is of type 26 (I32); supported are BF16"));
-    CHECK(says(opening(with("blk.0.attn_q.weight", 99)), "is of type 99; supported are BF16"));
+    CHECK(says(opening(with_type("blk.0.attn_q.weight", 99)), "is of type 99; supported are BF16"));
     for (const uint32_t type : {26u, 99u, 4u}) {
         gguf_maker further = tiny(2, true);
         further.floats("mtp.extra", {4});
@@ -168,17 +168,17 @@ TEST_CASE("dense models are called so") {
     dense.real("llama.attention.layer_norm_rms_epsilon", 1e-5F);
     dense.floats("token_embd.weight", {8, 16});
     CHECK(says(config_refusal(dense), "llama.expert_count is 0 or missing: a dense model"));
-    gguf_maker other;
-    other.text("general.architecture", "gemma3").floats("token_embd.weight", {8, 16});
-    CHECK(says(config_refusal(other), "general.architecture is gemma3, a dense model"));
+    gguf_maker gemma;
+    gemma.text("general.architecture", "gemma3").floats("token_embd.weight", {8, 16});
+    CHECK(says(config_refusal(gemma), "general.architecture is gemma3, a dense model"));
 }
 
 TEST_CASE("ends of texts that control tokens tell by their names") {
     const auto ends = [](std::vector<std::string> tokens, std::vector<int32_t> kinds,
                          uint32_t vocabulary = 100) {
-        gguf_maker of;
-        of.texts("tokenizer.ggml.tokens", tokens).numbers("tokenizer.ggml.token_type", kinds);
-        const std::vector<std::byte> bytes = of.floats("first", {8, 3}).make();
+        gguf_maker gguf;
+        gguf.texts("tokenizer.ggml.tokens", tokens).numbers("tokenizer.ggml.token_type", kinds);
+        const std::vector<std::byte> bytes = gguf.floats("first", {8, 3}).make();
         const auto parsed = parse_gguf(bytes, "a.gguf");
         REQUIRE_MESSAGE(parsed.ok(), parsed.failure().text);
         return named_ends_of(parsed->metadata, vocabulary);
@@ -204,10 +204,10 @@ TEST_CASE("ends of texts that control tokens tell by their names") {
     const std::filesystem::path path = place.path() / "a.gguf";
     const std::string key = "tokenizer.ggml.eos_token_id";
     write_file(path, with_value(read_file(demo), key, 5));
-    const auto other = open_model(path);
-    REQUIRE_MESSAGE(other.ok(), other.failure().text);
-    CHECK((*other)->generation().end_ids == ids{5});
-    CHECK((*other)->generation().named_end_ids == ids{0});  // <|endoftext|>
+    const auto changed = open_model(path);
+    REQUIRE_MESSAGE(changed.ok(), changed.failure().text);
+    CHECK((*changed)->generation().end_ids == ids{5});
+    CHECK((*changed)->generation().named_end_ids == ids{0});  // <|endoftext|>
 }
 
 }  // namespace gguf_extents_test

@@ -22,8 +22,8 @@ public:
     }
     gguf_bytes &text(const std::string &value) {
         put(uint64_t{value.size()});
-        const auto *from = reinterpret_cast<const std::byte *>(value.data());
-        bytes.insert(bytes.end(), from, from + value.size());
+        const auto *source = reinterpret_cast<const std::byte *>(value.data());
+        bytes.insert(bytes.end(), source, source + value.size());
         return *this;
     }
     std::vector<std::byte> bytes;
@@ -93,25 +93,25 @@ struct gguf_maker {
     gguf_maker &floats(const std::string &name, const std::vector<uint64_t> &shape,
                        const std::vector<float> &values) {
         data.resize(data_bytes);
-        const auto *from = reinterpret_cast<const std::byte *>(values.data());
-        data.insert(data.end(), from, from + values.size() * sizeof(float));
+        const auto *source = reinterpret_cast<const std::byte *>(values.data());
+        data.insert(data.end(), source, source + values.size() * sizeof(float));
         return floats(name, shape);
     }
     std::vector<std::byte> make() const {
-        gguf_bytes out;
-        for (const char letter : {'G', 'G', 'U', 'F'}) out.put(letter);
-        out.put(version).put(uint64_t{tensors.size()}).put(key_count);
-        out.bytes.insert(out.bytes.end(), keys.bytes.begin(), keys.bytes.end());
-        for (const tensor &one : tensors) {
-            out.text(one.name).put(static_cast<uint32_t>(one.shape.size()));
-            for (const uint64_t extent : one.shape) out.put(extent);
-            out.put(one.type).put(one.offset);
+        gguf_bytes file;
+        for (const char letter : {'G', 'G', 'U', 'F'}) file.put(letter);
+        file.put(version).put(uint64_t{tensors.size()}).put(key_count);
+        file.bytes.insert(file.bytes.end(), keys.bytes.begin(), keys.bytes.end());
+        for (const tensor &tensor : tensors) {
+            file.text(tensor.name).put(static_cast<uint32_t>(tensor.shape.size()));
+            for (const uint64_t extent : tensor.shape) file.put(extent);
+            file.put(tensor.type).put(tensor.offset);
         }
-        const uint64_t begin = (out.bytes.size() + alignment - 1) / alignment * alignment;
-        out.bytes.resize(begin);
-        out.bytes.insert(out.bytes.end(), data.begin(), data.end());
-        out.bytes.resize(begin + data_bytes);
-        return std::move(out.bytes);
+        const uint64_t begin = (file.bytes.size() + alignment - 1) / alignment * alignment;
+        file.bytes.resize(begin);
+        file.bytes.insert(file.bytes.end(), data.begin(), data.end());
+        file.bytes.resize(begin + data_bytes);
+        return std::move(file.bytes);
     }
 };
 
@@ -133,9 +133,9 @@ inline std::string with_keys(std::string file, gguf_maker further) {
 // A file whose key of that name, of 32 bits, has another value, of that type (4: u32).
 inline std::string with_value(std::string file, const std::string &key, uint32_t value,
                               uint32_t type = 4) {
-    const uint32_t both[] = {type, value};
-    return file.replace(file.find(key) + key.size(), sizeof both,
-                        reinterpret_cast<const char *>(both), sizeof both);
+    const uint32_t type_and_value[] = {type, value};
+    return file.replace(file.find(key) + key.size(), sizeof type_and_value,
+                        reinterpret_cast<const char *>(type_and_value), sizeof type_and_value);
 }
 
 }  // namespace moorage::test

@@ -27,15 +27,16 @@ namespace fs = std::filesystem;
 
 enum type : uint32_t { f32 = 0, q4_0 = 2, q8_0 = 8, q6_k = 14, iq3_s = 21, iq4_xs = 23 };
 
-void add(gguf_maker &to, const std::string &name, const std::vector<uint64_t> &shape, uint32_t of) {
-    to.tensors.push_back({name, shape, of, 0, 0});
+void add(gguf_maker &gguf, const std::string &name, const std::vector<uint64_t> &shape,
+         uint32_t type) {
+    gguf.tensors.push_back({name, shape, type, 0, 0});
 }
 
 // Two layers, the first with linear attention, and one that predicts a further token; four experts
 // of 512 x 256.
 gguf_maker hybrid() {
-    gguf_maker made;
-    made.text("general.architecture", "tomorrow")
+    gguf_maker gguf;
+    gguf.text("general.architecture", "tomorrow")
         .number("tomorrow.block_count", 3)
         .number("tomorrow.nextn_predict_layers", 1)
         .number("tomorrow.embedding_length", 256)
@@ -47,36 +48,36 @@ gguf_maker hybrid() {
         .number("tomorrow.attention.value_length", 64)
         .number("tomorrow.ssm.inner_size", 256)
         .number("tomorrow.ssm.state_size", 64);
-    add(made, "token_embd.weight", {256, 1000}, q4_0);
-    add(made, "output.weight", {256, 1000}, q6_k);
-    add(made, "output_norm.weight", {256}, f32);
-    add(made, "blk.0.attn_qkv.weight", {256, 768}, q8_0);
-    add(made, "blk.0.ssm_conv1d.weight", {4, 768}, f32);
-    add(made, "blk.0.ssm_out.weight", {256, 256}, q8_0);
-    add(made, "blk.0.ssm_a", {2}, f32);
-    add(made, "blk.1.attn_q.weight", {256, 512}, q8_0);
-    add(made, "blk.1.attn_k.weight", {256, 128}, q8_0);
-    add(made, "blk.1.attn_v.weight", {256, 128}, q8_0);
-    add(made, "blk.1.attn_output.weight", {512, 256}, q8_0);
+    add(gguf, "token_embd.weight", {256, 1000}, q4_0);
+    add(gguf, "output.weight", {256, 1000}, q6_k);
+    add(gguf, "output_norm.weight", {256}, f32);
+    add(gguf, "blk.0.attn_qkv.weight", {256, 768}, q8_0);
+    add(gguf, "blk.0.ssm_conv1d.weight", {4, 768}, f32);
+    add(gguf, "blk.0.ssm_out.weight", {256, 256}, q8_0);
+    add(gguf, "blk.0.ssm_a", {2}, f32);
+    add(gguf, "blk.1.attn_q.weight", {256, 512}, q8_0);
+    add(gguf, "blk.1.attn_k.weight", {256, 128}, q8_0);
+    add(gguf, "blk.1.attn_v.weight", {256, 128}, q8_0);
+    add(gguf, "blk.1.attn_output.weight", {512, 256}, q8_0);
     for (const char *layer : {"blk.0.", "blk.1."}) {
         const auto name = [&](const char *rest) { return std::string(layer) + rest; };
-        add(made, name("attn_norm.weight"), {256}, f32);
-        add(made, name("ffn_gate_inp.weight"), {256, 4}, f32);
-        add(made, name("ffn_gate_exps.weight"), {256, 512, 4}, iq3_s);
-        add(made, name("ffn_up_exps.weight"), {256, 512, 4}, iq3_s);
+        add(gguf, name("attn_norm.weight"), {256}, f32);
+        add(gguf, name("ffn_gate_inp.weight"), {256, 4}, f32);
+        add(gguf, name("ffn_gate_exps.weight"), {256, 512, 4}, iq3_s);
+        add(gguf, name("ffn_up_exps.weight"), {256, 512, 4}, iq3_s);
     }
-    add(made, "blk.0.ffn_down_exps.weight", {512, 256, 4}, q6_k);
-    add(made, "blk.1.ffn_down_exps.weight", {512, 256, 4}, iq4_xs);
-    add(made, "blk.2.attn_q.weight", {256, 512}, f32);
-    add(made, "blk.2.nextn.eh_proj.weight", {512, 256}, f32);
-    return made;
+    add(gguf, "blk.0.ffn_down_exps.weight", {512, 256, 4}, q6_k);
+    add(gguf, "blk.1.ffn_down_exps.weight", {512, 256, 4}, iq4_xs);
+    add(gguf, "blk.2.attn_q.weight", {256, 512}, f32);
+    add(gguf, "blk.2.nextn.eh_proj.weight", {512, 256}, f32);
+    return gguf;
 }
 
 class passing_file {
 public:
-    explicit passing_file(const gguf_maker &of)
+    explicit passing_file(const gguf_maker &gguf)
         : path(fs::temp_directory_path() / format("moorage-shape-{}.gguf", ::getpid())) {
-        const std::vector<std::byte> bytes = of.make();
+        const std::vector<std::byte> bytes = gguf.make();
         std::ofstream(path, std::ios::binary)
             .write(reinterpret_cast<const char *>(bytes.data()),
                    static_cast<std::streamsize>(bytes.size()));
@@ -85,8 +86,8 @@ public:
     const fs::path path;
 };
 
-result<model_shape> shape_of_file(const gguf_maker &of) {
-    const passing_file file(of);
+result<model_shape> shape_of_file(const gguf_maker &gguf) {
+    const passing_file file(gguf);
     return gguf_shape(file.path);
 }
 
@@ -132,8 +133,8 @@ TEST_CASE("the parts of a model with linear attention, from a header without wei
 }
 
 TEST_CASE("latent attention, a tied head, and experts of two matrices, one file each") {
-    gguf_maker made;
-    made.text("general.architecture", "small")
+    gguf_maker gguf;
+    gguf.text("general.architecture", "small")
         .number("small.block_count", 1)
         .number("small.embedding_length", 32)
         .number("small.expert_count", 2)
@@ -141,13 +142,13 @@ TEST_CASE("latent attention, a tied head, and experts of two matrices, one file 
         .number("small.attention.head_count", 4)
         .number("small.attention.kv_lora_rank", 16)
         .number("small.rope.dimension_count", 8);
-    add(made, "token_embd.weight", {32, 10}, f32);
-    add(made, "blk.0.attn_kv_a_mqa.weight", {32, 24}, f32);
+    add(gguf, "token_embd.weight", {32, 10}, f32);
+    add(gguf, "blk.0.attn_kv_a_mqa.weight", {32, 24}, f32);
     for (const char *name : {"ffn_up.0.weight", "ffn_up.1.weight"})
-        add(made, std::string("blk.0.") + name, {32, 64}, f32);
+        add(gguf, std::string("blk.0.") + name, {32, 64}, f32);
     for (const char *name : {"ffn_down.0.weight", "ffn_down.1.weight"})
-        add(made, std::string("blk.0.") + name, {64, 32}, f32);
-    const auto shape = shape_of_file(made);
+        add(gguf, std::string("blk.0.") + name, {64, 32}, f32);
+    const auto shape = shape_of_file(gguf);
     REQUIRE_MESSAGE(shape.ok(), (shape ? "" : shape.failure().text));
     CHECK(shape->matrices == 2);
     CHECK(shape->expert_bytes == 2 * 32 * 64 * 4);
@@ -160,17 +161,17 @@ TEST_CASE("latent attention, a tied head, and experts of two matrices, one file 
 }
 
 TEST_CASE("headers that say too little or too much are refused by name") {
-    struct wrong {
+    struct bad_file {
         std::function<void(gguf_maker &)> change;
         const char *says;
     };
     const auto tensor = [](gguf_maker &m, const char *name) -> gguf_maker::tensor & {
-        for (auto &one : m.tensors)
-            if (one.name == name) return one;
+        for (auto &entry : m.tensors)
+            if (entry.name == name) return entry;
         FAIL("no tensor " << name);
         return m.tensors[0];
     };
-    const wrong all[] = {
+    const bad_file examples[] = {
         {[&](gguf_maker &m) {
              tensor(m, "blk.0.ffn_up_exps.weight").shape = {256, 512, 3};
          },
@@ -197,13 +198,13 @@ TEST_CASE("headers that say too little or too much are refused by name") {
          },
          "is of no tensor that fits a file"},
     };
-    for (const wrong &one : all) {
-        CAPTURE(one.says);
-        gguf_maker made = hybrid();
-        one.change(made);
-        const auto refused = shape_of_file(made);
+    for (const bad_file &example : examples) {
+        CAPTURE(example.says);
+        gguf_maker gguf = hybrid();
+        example.change(gguf);
+        const auto refused = shape_of_file(gguf);
         REQUIRE_FALSE(refused.ok());
-        CHECK_MESSAGE(refused.failure().text.find(one.says) != std::string::npos,
+        CHECK_MESSAGE(refused.failure().text.find(example.says) != std::string::npos,
                       refused.failure().text);
     }
     gguf_maker bare;

@@ -31,46 +31,46 @@ std::string refusal(const std::vector<std::byte> &bytes) {
 }
 
 gguf_maker small() {
-    gguf_maker made;
-    made.text("general.architecture", "llama").number("llama.block_count", 2);
-    made.real("llama.rope.freq_base", 1e6F).flag("a.flag", true).numbers("a.list", {-1, 2});
-    made.texts("a.texts", {"x", "yz"});
-    made.floats("first", {8, 3}).floats("second", {5});
-    return made;
+    gguf_maker gguf;
+    gguf.text("general.architecture", "llama").number("llama.block_count", 2);
+    gguf.real("llama.rope.freq_base", 1e6F).flag("a.flag", true).numbers("a.list", {-1, 2});
+    gguf.texts("a.texts", {"x", "yz"});
+    gguf.floats("first", {8, 3}).floats("second", {5});
+    return gguf;
 }
 
 // The keys of a Mixtral of two layers and tensors enough for its configuration.
 gguf_maker mixtral() {
-    gguf_maker made;
-    made.text("general.architecture", "llama").number("llama.block_count", 2);
-    made.number("llama.embedding_length", 64).number("llama.context_length", 128);
-    made.number("llama.feed_forward_length", 32).number("llama.attention.head_count", 4);
-    made.number("llama.attention.head_count_kv", 2);
-    made.real("llama.attention.layer_norm_rms_epsilon", 1e-5F);
-    made.number("llama.expert_count", 4).number("llama.expert_used_count", 2);
-    made.floats("token_embd.weight", {64, 20}).floats("blk.0.ffn_down_exps.weight", {32, 64, 4});
-    return made;
+    gguf_maker gguf;
+    gguf.text("general.architecture", "llama").number("llama.block_count", 2);
+    gguf.number("llama.embedding_length", 64).number("llama.context_length", 128);
+    gguf.number("llama.feed_forward_length", 32).number("llama.attention.head_count", 4);
+    gguf.number("llama.attention.head_count_kv", 2);
+    gguf.real("llama.attention.layer_norm_rms_epsilon", 1e-5F);
+    gguf.number("llama.expert_count", 4).number("llama.expert_used_count", 2);
+    gguf.floats("token_embd.weight", {64, 20}).floats("blk.0.ffn_down_exps.weight", {32, 64, 4});
+    return gguf;
 }
 
-std::string config_refusal(const gguf_maker &made) {
-    const std::vector<std::byte> bytes = made.make();
+std::string config_refusal(const gguf_maker &gguf) {
+    const std::vector<std::byte> bytes = gguf.make();
     const auto files = gguf_files::parse(bytes, "a.gguf");
     REQUIRE_MESSAGE(files.ok(), files.failure().text);
     const auto config = read_gguf_config(*files);
     return config ? "" : config.failure().text;
 }
 
-std::string words_refusal(const gguf_maker &made) {
-    const std::vector<std::byte> bytes = made.make();
+std::string words_refusal(const gguf_maker &gguf) {
+    const std::vector<std::byte> bytes = gguf.make();
     const auto files = gguf_files::parse(bytes, "a.gguf");
     REQUIRE_MESSAGE(files.ok(), files.failure().text);
     const auto words = open_gguf_tokenizer(*files);
     return words ? "" : words.failure().text;
 }
 
-bool says(const std::string &text, std::string_view what) {
+bool says(const std::string &text, std::string_view part) {
     CAPTURE(text);
-    return text.find(what) != std::string::npos;
+    return text.find(part) != std::string::npos;
 }
 
 }  // namespace
@@ -168,13 +168,13 @@ TEST_CASE("wrong headers are refused by what is wrong") {
     for (const auto &[change, text] : wrong) {
         const std::string said = text;
         CAPTURE(said);
-        gguf_maker made = small();
-        change(made);
-        CHECK(says(refusal(made.make()), text));
+        gguf_maker gguf = small();
+        change(gguf);
+        CHECK(says(refusal(gguf.make()), text));
     }
-    std::vector<std::byte> other = small().make();
-    other[0] = std::byte{'x'};
-    CHECK(says(refusal(other), "does not begin with GGUF"));
+    std::vector<std::byte> not_gguf = small().make();
+    not_gguf[0] = std::byte{'x'};
+    CHECK(says(refusal(not_gguf), "does not begin with GGUF"));
     gguf_maker twice = small();
     twice.floats("first", {4});
     const std::vector<std::byte> bytes = twice.make();
@@ -255,9 +255,9 @@ TEST_CASE("what metadata asks for and nothing computes is refused") {
     for (const auto &[change, text] : wrong) {
         const std::string said = text;
         CAPTURE(said);
-        gguf_maker made = mixtral();
-        change(made);
-        CHECK(says(config_refusal(made), text));
+        gguf_maker gguf = mixtral();
+        change(gguf);
+        CHECK(says(config_refusal(gguf), text));
     }
     gguf_maker bert;
     bert.text("general.architecture", "bert");
@@ -275,8 +275,8 @@ TEST_CASE("windows and parts of texts that nothing has a use for") {
         gguf_maker further;
         further.number("qwen3moe.attention.sliding_window", window);
         const std::string file = with_keys(read_file(small_model), further);
-        const auto *from = reinterpret_cast<const std::byte *>(file.data());
-        const auto files = gguf_files::parse({from, file.size()}, "a.gguf");
+        const auto *data = reinterpret_cast<const std::byte *>(file.data());
+        const auto files = gguf_files::parse({data, file.size()}, "a.gguf");
         REQUIRE_MESSAGE(files.ok(), files.failure().text);
         const auto config = read_gguf_config(*files);
         return config ? "" : config.failure().text;
@@ -286,44 +286,44 @@ TEST_CASE("windows and parts of texts that nothing has a use for") {
 }
 
 TEST_CASE("values that change nothing are accepted") {
-    gguf_maker made = mixtral();
-    made.real("llama.attn_logit_softcapping", 0).real("llama.attention.scale", 0.25F);
-    made.real("llama.embedding_scale", 1).real("llama.residual_scale", 0);
-    made.real("llama.logit_scale", 1).real("llama.expert_weights_scale", 1);
-    made.number("llama.expert_group_count", 1).number("llama.leading_dense_block_count", 0);
-    made.flag("llama.attention.causal", true).flag("llama.use_parallel_residual", false);
-    made.numbers("llama.rope.dimension_sections", {0, 0}).real("llama.rope.scale_linear", 1);
-    made.real("llama.rope.scaling.attn_factor", 1).real("llama.rope.scaling.yarn_attn_factor", 1);
-    made.real("llama.rope.scaling.yarn_ext_factor", -1).flag("llama.rope.scaling.finetuned", true);
-    CHECK(config_refusal(made) == "");
+    gguf_maker gguf = mixtral();
+    gguf.real("llama.attn_logit_softcapping", 0).real("llama.attention.scale", 0.25F);
+    gguf.real("llama.embedding_scale", 1).real("llama.residual_scale", 0);
+    gguf.real("llama.logit_scale", 1).real("llama.expert_weights_scale", 1);
+    gguf.number("llama.expert_group_count", 1).number("llama.leading_dense_block_count", 0);
+    gguf.flag("llama.attention.causal", true).flag("llama.use_parallel_residual", false);
+    gguf.numbers("llama.rope.dimension_sections", {0, 0}).real("llama.rope.scale_linear", 1);
+    gguf.real("llama.rope.scaling.attn_factor", 1).real("llama.rope.scaling.yarn_attn_factor", 1);
+    gguf.real("llama.rope.scaling.yarn_ext_factor", -1).flag("llama.rope.scaling.finetuned", true);
+    CHECK(config_refusal(gguf) == "");
 }
 
 TEST_CASE("rotations are scaled as llama.cpp does where no type is said") {
     const auto rope = [](auto change) {
-        gguf_maker made = mixtral();
-        change(made);
-        const std::vector<std::byte> bytes = made.make();
+        gguf_maker gguf = mixtral();
+        change(gguf);
+        const std::vector<std::byte> bytes = gguf.make();
         const auto files = gguf_files::parse(bytes, "a.gguf");
         REQUIRE(files.ok());
         const auto config = read_gguf_config(*files);
         REQUIRE_MESSAGE(config.ok(), config.failure().text);
         return config->rope;
     };
-    const std::string own = "llama.rope.";
+    const std::string prefix = "llama.rope.";
     for (const char *key : {"scaling.factor", "scale_linear"}) {
-        const rope_config of = rope([&](gguf_maker &m) { m.real(own + key, 4); });
-        CHECK(of.kind == rope_kind::linear);
-        CHECK(of.factor == 4);
+        const rope_config config = rope([&](gguf_maker &m) { m.real(prefix + key, 4); });
+        CHECK(config.kind == rope_kind::linear);
+        CHECK(config.factor == 4);
     }
     for (const float none : {0.0F, 1.0F})
-        CHECK(rope([&](gguf_maker &m) { m.real(own + "scaling.factor", none); }).kind ==
+        CHECK(rope([&](gguf_maker &m) { m.real(prefix + "scaling.factor", none); }).kind ==
               rope_kind::plain);
     CHECK(rope([&](gguf_maker &m) {
-              m.real(own + "scaling.factor", 4).text(own + "scaling.type", "none");
+              m.real(prefix + "scaling.factor", 4).text(prefix + "scaling.type", "none");
           }).kind == rope_kind::plain);
     // Frequencies are divided by the factor of all and by each pair's own.
     const rope_config factors = rope([&](gguf_maker &m) {
-        m.real(own + "scaling.factor", 4).real(own + "scaling.attn_factor", 1.5F);
+        m.real(prefix + "scaling.factor", 4).real(prefix + "scaling.attn_factor", 1.5F);
         m.data_bytes = 0, m.tensors.clear();
         m.floats("rope_freqs.weight", {8}, {1, 2, 3, 4, 5, 6, 7, 8});
         m.floats("token_embd.weight", {64, 20}).floats("blk.0.ffn_down_exps.weight", {32, 64, 4});
@@ -360,64 +360,69 @@ TEST_CASE("layers behind those that are counted are refused, unless they predict
 }
 
 TEST_CASE("a key of another type is refused, not taken for absent") {
-    gguf_maker made;
-    made.number("a.number", 7).real("a.real", 7).flag("a.flag", true).text("a.text", "7");
-    made.numbers("a.same", {3, 3}).numbers("a.differ", {3, 4}).reals("a.reals", {3});
-    made.numbers("a.below", {-1}).real("a.nan", std::nanf("")).number("a.none", 0xffffffff);
-    const std::vector<std::byte> bytes = made.make();
+    gguf_maker gguf;
+    gguf.number("a.number", 7).real("a.real", 7).flag("a.flag", true).text("a.text", "7");
+    gguf.numbers("a.same", {3, 3}).numbers("a.differ", {3, 4}).reals("a.reals", {3});
+    gguf.numbers("a.below", {-1}).real("a.nan", std::nanf("")).number("a.none", 0xffffffff);
+    const std::vector<std::byte> bytes = gguf.make();
     const auto files = gguf_files::parse(bytes, "a.gguf");
     REQUIRE(files.ok());
     const auto text = [&](auto read) {
-        gguf_reader in(*files, "a.");
-        read(in);
-        return in.failed() ? in.failure().text : "";
+        gguf_reader reader(*files, "a.");
+        read(reader);
+        return reader.failed() ? reader.failure().text : "";
     };
-    CHECK(text([](auto &in) {
-              CHECK(in.number("real") == 7);
-              CHECK(in.count("number") == 7);
-              CHECK(in.count("same") == 3);
-              CHECK(in.flag("flag") == true);
-              CHECK(in.text("text") == "7");
-              CHECK(in.id("number", 8) == 7);
-              CHECK_FALSE(in.id("none", 8));
-              CHECK_FALSE(in.id("below", 8));
-              for (const char *absent : {"number2", ""}) CHECK_FALSE(in.number(absent));
+    CHECK(text([](auto &reader) {
+              CHECK(reader.number("real") == 7);
+              CHECK(reader.count("number") == 7);
+              CHECK(reader.count("same") == 3);
+              CHECK(reader.flag("flag") == true);
+              CHECK(reader.text("text") == "7");
+              CHECK(reader.id("number", 8) == 7);
+              CHECK_FALSE(reader.id("none", 8));
+              CHECK_FALSE(reader.id("below", 8));
+              for (const char *absent : {"number2", ""}) CHECK_FALSE(reader.number(absent));
           }) == "");
     const std::pair<std::function<void(gguf_reader &)>, const char *> wrong[] = {
-        {[](auto &in) { in.flag("number"); }, "a.number is of type u32; a truth value is needed"},
-        {[](auto &in) { in.text("flag"); }, "a.flag is of type bool; a text is needed"},
-        {[](auto &in) { in.number("text"); }, "a.text is of type text; a number is needed"},
-        {[](auto &in) { in.count("real"); }, "a.real is of type f32; a whole number is needed"},
-        {[](auto &in) { in.count("reals"); }, "a.reals is of type array; a whole number"},
-        {[](auto &in) { in.count("below"); }, "a.below is -1; a whole number from 0 is needed"},
-        {[](auto &in) { in.number("nan"); }, "a.nan is nan; a finite number is needed"},
-        {[](auto &in) { in.count("differ"); }, "a.differ holds different numbers"},
-        {[](auto &in) { in.id("number", 7); }, "a.number is 7; the model has 7 tokens"},
-        {[](auto &in) { in.id("real", 9); }, "a.real is of type f32; a whole number is needed"}};
+        {[](auto &reader) { reader.flag("number"); },
+         "a.number is of type u32; a truth value is needed"},
+        {[](auto &reader) { reader.text("flag"); }, "a.flag is of type bool; a text is needed"},
+        {[](auto &reader) { reader.number("text"); }, "a.text is of type text; a number is needed"},
+        {[](auto &reader) { reader.count("real"); },
+         "a.real is of type f32; a whole number is needed"},
+        {[](auto &reader) { reader.count("reals"); }, "a.reals is of type array; a whole number"},
+        {[](auto &reader) { reader.count("below"); },
+         "a.below is -1; a whole number from 0 is needed"},
+        {[](auto &reader) { reader.number("nan"); }, "a.nan is nan; a finite number is needed"},
+        {[](auto &reader) { reader.count("differ"); }, "a.differ holds different numbers"},
+        {[](auto &reader) { reader.id("number", 7); }, "a.number is 7; the model has 7 tokens"},
+        {[](auto &reader) { reader.id("real", 9); },
+         "a.real is of type f32; a whole number is needed"}};
     for (const auto &[read, said] : wrong) CHECK(says(text(read), said));
 }
 
 TEST_CASE("ids, flags and names of a tokenizer are read as they are or refused") {
-    gguf_maker of;
-    of.text("tokenizer.ggml.model", "gpt2")
+    gguf_maker gguf;
+    gguf.text("tokenizer.ggml.model", "gpt2")
         .texts("tokenizer.ggml.tokens", {"a", "b", "ab", "<end>"});
-    of.numbers("tokenizer.ggml.token_type", {1, 1, 1, 3}).texts("tokenizer.ggml.merges", {"a b"});
-    const std::string own = "tokenizer.ggml.";
-    CHECK(says(words_refusal(gguf_maker(of).number(own + "pre", 1)), "pre is of type u32; a text"));
-    of.text(own + "pre", "qwen2");
-    CHECK(says(words_refusal(gguf_maker(of).number(own + "add_bos_token", 1)),
+    gguf.numbers("tokenizer.ggml.token_type", {1, 1, 1, 3}).texts("tokenizer.ggml.merges", {"a b"});
+    const std::string prefix = "tokenizer.ggml.";
+    CHECK(says(words_refusal(gguf_maker(gguf).number(prefix + "pre", 1)),
+               "pre is of type u32; a text"));
+    gguf.text(prefix + "pre", "qwen2");
+    CHECK(says(words_refusal(gguf_maker(gguf).number(prefix + "add_bos_token", 1)),
                "add_bos_token is of type u32; a truth value"));
-    CHECK(says(words_refusal(gguf_maker(of).flag(own + "add_bos_token", true)),
+    CHECK(says(words_refusal(gguf_maker(gguf).flag(prefix + "add_bos_token", true)),
                "bos_token_id is no token, and add_bos_token asks for it"));
-    CHECK(
-        says(words_refusal(
-                 gguf_maker(of).flag(own + "add_eos_token", true).number(own + "eos_token_id", 4)),
-             "eos_token_id is 4; the model has 4 tokens"));
-    CHECK(says(words_refusal(gguf_maker().number(own + "model", 1)), "model is of type u32"));
+    CHECK(says(words_refusal(gguf_maker(gguf)
+                                 .flag(prefix + "add_eos_token", true)
+                                 .number(prefix + "eos_token_id", 4)),
+               "eos_token_id is 4; the model has 4 tokens"));
+    CHECK(says(words_refusal(gguf_maker().number(prefix + "model", 1)), "model is of type u32"));
 
     const scratch_directory place;
     const std::filesystem::path path = place.path() / "a.gguf";
-    const std::string whole = read_file(small_model), end = own + "eos_token_id";
+    const std::string whole = read_file(small_model), end = prefix + "eos_token_id";
     const auto ends = [&](const std::string &bytes) {
         write_file(path, bytes);
         const auto opened = open_model(path);
@@ -425,7 +430,7 @@ TEST_CASE("ids, flags and names of a tokenizer are read as they are or refused")
                       : opened.failure().text;
     };
     CHECK(ends(with_value(whole, end, 0xffffffff)) == "0");
-    CHECK(ends(with_keys(whole, gguf_maker().number(own + "eom_token_id", 8))) == "2");
+    CHECK(ends(with_keys(whole, gguf_maker().number(prefix + "eom_token_id", 8))) == "2");
     CHECK(says(ends(with_value(whole, end, 7, /*f32*/ 6)), "eos_token_id is of type f32; a whole"));
     CHECK(says(ends(with_value(whole, end, 100'000)), "eos_token_id is 100000; the model has"));
 }
@@ -433,16 +438,16 @@ TEST_CASE("ids, flags and names of a tokenizer are read as they are or refused")
 TEST_CASE("byte-level tokenizers, whose cuts have a name") {
     const std::vector<std::string> tokens = {"a",  "b", "\u0120", "\u0120a",
                                              "ab", "1", "<end>",  "<s>"};
-    const auto made = [&](const char *pre) {
-        gguf_maker of;
-        of.text("tokenizer.ggml.model", "gpt2").texts("tokenizer.ggml.tokens", tokens);
-        of.numbers("tokenizer.ggml.token_type", {1, 1, 1, 1, 1, 1, 3, 3});
-        of.texts("tokenizer.ggml.merges", {"\u0120 a", "a b"}).text("tokenizer.ggml.pre", pre);
-        of.number("tokenizer.ggml.bos_token_id", 7);
-        return of;
+    const auto gguf_with = [&](const char *pre) {
+        gguf_maker gguf;
+        gguf.text("tokenizer.ggml.model", "gpt2").texts("tokenizer.ggml.tokens", tokens);
+        gguf.numbers("tokenizer.ggml.token_type", {1, 1, 1, 1, 1, 1, 3, 3});
+        gguf.texts("tokenizer.ggml.merges", {"\u0120 a", "a b"}).text("tokenizer.ggml.pre", pre);
+        gguf.number("tokenizer.ggml.bos_token_id", 7);
+        return gguf;
     };
-    const auto ids = [&](const gguf_maker &of, std::string_view text) {
-        const std::vector<std::byte> bytes = of.make();
+    const auto ids = [&](const gguf_maker &gguf, std::string_view text) {
+        const std::vector<std::byte> bytes = gguf.make();
         const auto files = gguf_files::parse(bytes, "a.gguf");
         const auto words = open_gguf_tokenizer(*files);
         REQUIRE_MESSAGE(words.ok(), words.failure().text);
@@ -451,47 +456,47 @@ TEST_CASE("byte-level tokenizers, whose cuts have a name") {
         CHECK((*words)->decode(*found, {.skip_special = true}) == "ab ab11");
         return *found;
     };
-    CHECK(ids(made("qwen2"), "ab ab11<end>") == std::vector<int32_t>{4, 3, 1, 5, 5, 6});
+    CHECK(ids(gguf_with("qwen2"), "ab ab11<end>") == std::vector<int32_t>{4, 3, 1, 5, 5, 6});
     // llama-bpe begins texts with <s>, unless the file says otherwise.
-    CHECK(ids(made("llama-bpe"), "ab ab11") == std::vector<int32_t>{7, 4, 3, 1, 5, 5});
-    CHECK(ids(made("llama-bpe").flag("tokenizer.ggml.add_bos_token", false), "ab ab11") ==
+    CHECK(ids(gguf_with("llama-bpe"), "ab ab11") == std::vector<int32_t>{7, 4, 3, 1, 5, 5});
+    CHECK(ids(gguf_with("llama-bpe").flag("tokenizer.ggml.add_bos_token", false), "ab ab11") ==
           std::vector<int32_t>{4, 3, 1, 5, 5});
-    CHECK(says(words_refusal(made("klingon")),
+    CHECK(says(words_refusal(gguf_with("klingon")),
                "tokenizer.ggml.pre is klingon; supported are a.x-4.0, chatglm-bpe"));
     gguf_maker bare;
     bare.text("tokenizer.ggml.model", "gpt2");
     CHECK(says(words_refusal(bare), "tokenizer.ggml.tokens is missing"));
-    gguf_maker other;
-    other.text("tokenizer.ggml.model", "rwkv");
-    CHECK(says(words_refusal(other), "tokenizer.ggml.model is rwkv; gpt2, llama, t5"));
+    gguf_maker rwkv;
+    rwkv.text("tokenizer.ggml.model", "rwkv");
+    CHECK(says(words_refusal(rwkv), "tokenizer.ggml.model is rwkv; gpt2, llama, t5"));
 }
 
 TEST_CASE("tokenizers that merge by scores") {
     // The higher score merges first, of equal ones the left; d is no token alone, yet merges.
-    gguf_maker of;
-    of.text("tokenizer.ggml.model", "llama");
-    of.texts("tokenizer.ggml.tokens",
-             {"<unk>", "<s>", "\u2581", "a", "b", "c", "ab", "bc", "cd", "<0x64>", "aa"});
-    of.reals("tokenizer.ggml.scores", {0, 0, -9, -9, -9, -9, -2, -1, -3, 0, -4});
-    of.numbers("tokenizer.ggml.token_type", {2, 3, 1, 1, 1, 1, 1, 1, 1, 6, 1});
-    of.number("tokenizer.ggml.bos_token_id", 1).number("tokenizer.ggml.unknown_token_id", 0);
-    const std::vector<std::byte> bytes = of.make();
+    gguf_maker gguf;
+    gguf.text("tokenizer.ggml.model", "llama");
+    gguf.texts("tokenizer.ggml.tokens",
+               {"<unk>", "<s>", "\u2581", "a", "b", "c", "ab", "bc", "cd", "<0x64>", "aa"});
+    gguf.reals("tokenizer.ggml.scores", {0, 0, -9, -9, -9, -9, -2, -1, -3, 0, -4});
+    gguf.numbers("tokenizer.ggml.token_type", {2, 3, 1, 1, 1, 1, 1, 1, 1, 6, 1});
+    gguf.number("tokenizer.ggml.bos_token_id", 1).number("tokenizer.ggml.unknown_token_id", 0);
+    const std::vector<std::byte> bytes = gguf.make();
     const auto files = gguf_files::parse(bytes, "a.gguf");
     const auto words = open_gguf_tokenizer(*files);
     REQUIRE_MESSAGE(words.ok(), words.failure().text);
-    const tokenizer &with = **words;
-    const auto ids = [&](std::string_view text) { return *with.encode(text, {}); };
+    const tokenizer &tokenizer = **words;
+    const auto ids = [&](std::string_view text) { return *tokenizer.encode(text, {}); };
     CHECK(ids("abc") == std::vector<int32_t>{1, 2, 3, 7});
     CHECK(ids("aaa") == std::vector<int32_t>{1, 2, 10, 3});
     CHECK(ids("acd") == std::vector<int32_t>{1, 2, 3, 8});
     CHECK(ids("d") == std::vector<int32_t>{1, 2, 9});
     CHECK(ids("z") == std::vector<int32_t>{1, 2, 0});
     CHECK(ids("a<s>a") == std::vector<int32_t>{1, 2, 3, 1, 2, 3});  // a space after a special one
-    CHECK(with.size() == 11);
-    CHECK(with.id_of("d") == -1);
-    CHECK(with.token_of(11).empty());
-    CHECK(with.decode(std::vector<int32_t>{2, 3, 8, 9}, {}) == "acdd");
-    gguf_maker odd = of;
+    CHECK(tokenizer.size() == 11);
+    CHECK(tokenizer.id_of("d") == -1);
+    CHECK(tokenizer.token_of(11).empty());
+    CHECK(tokenizer.decode(std::vector<int32_t>{2, 3, 8, 9}, {}) == "acdd");
+    gguf_maker odd = gguf;
     odd.reals("tokenizer.ggml.scores2", {});
     gguf_maker few;
     few.text("tokenizer.ggml.model", "llama").texts("tokenizer.ggml.tokens", {"a", "b"});
@@ -502,24 +507,24 @@ TEST_CASE("tokenizers that merge by scores") {
 TEST_CASE("tokenizers of a unigram model") {
     // The spelling with the best sum wins: ab + c is -3, a + bc -4, abc -5. Unknown characters cost
     // ten more than the least score. Together they are one token.
-    gguf_maker of;
-    of.text("tokenizer.ggml.model", "t5");
-    of.texts("tokenizer.ggml.tokens", {"<pad>", "</s>", "<unk>", "\u2581", "a", "b", "c", "ab",
-                                       "bc", "abc", "\u2581a", "<x>"});
-    of.reals("tokenizer.ggml.scores", {0, 0, 0, -2, -3, -3, -1, -2, -1, -5, -4, 0});
-    of.numbers("tokenizer.ggml.token_type", {3, 3, 2, 1, 1, 1, 1, 1, 1, 1, 1, 4});
-    of.number("tokenizer.ggml.eos_token_id", 1).number("tokenizer.ggml.unknown_token_id", 2);
-    const auto ids = [](const gguf_maker &made, std::string_view text) {
-        const std::vector<std::byte> bytes = made.make();
+    gguf_maker gguf;
+    gguf.text("tokenizer.ggml.model", "t5");
+    gguf.texts("tokenizer.ggml.tokens", {"<pad>", "</s>", "<unk>", "\u2581", "a", "b", "c", "ab",
+                                         "bc", "abc", "\u2581a", "<x>"});
+    gguf.reals("tokenizer.ggml.scores", {0, 0, 0, -2, -3, -3, -1, -2, -1, -5, -4, 0});
+    gguf.numbers("tokenizer.ggml.token_type", {3, 3, 2, 1, 1, 1, 1, 1, 1, 1, 1, 4});
+    gguf.number("tokenizer.ggml.eos_token_id", 1).number("tokenizer.ggml.unknown_token_id", 2);
+    const auto ids = [](const gguf_maker &input_gguf, std::string_view text) {
+        const std::vector<std::byte> bytes = input_gguf.make();
         const auto files = gguf_files::parse(bytes, "a.gguf");
         const auto words = open_gguf_tokenizer(*files);
         REQUIRE_MESSAGE(words.ok(), words.failure().text);
         return *(*words)->encode(text, {});
     };
-    CHECK(ids(of, "abc") == std::vector<int32_t>{7, 6, 1});
-    CHECK(ids(of, "zzab") == std::vector<int32_t>{2, 7, 1});
-    CHECK(ids(of, "a b") == std::vector<int32_t>{4, 3, 5, 1});
-    CHECK(ids(of, "<x>c") == std::vector<int32_t>{11, 6, 1});
+    CHECK(ids(gguf, "abc") == std::vector<int32_t>{7, 6, 1});
+    CHECK(ids(gguf, "zzab") == std::vector<int32_t>{2, 7, 1});
+    CHECK(ids(gguf, "a b") == std::vector<int32_t>{4, 3, 5, 1});
+    CHECK(ids(gguf, "<x>c") == std::vector<int32_t>{11, 6, 1});
     // If there are tokens of bytes, an unknown character is its bytes (z is 0x7A, e with an acute
     // C3 A9). It stays unknown if a token for one of its bytes is missing (y).
     gguf_maker of_bytes;
@@ -531,7 +536,7 @@ TEST_CASE("tokenizers of a unigram model") {
     of_bytes.number("tokenizer.ggml.eos_token_id", 1).number("tokenizer.ggml.unknown_token_id", 2);
     CHECK(ids(of_bytes, "az\u00e9a") == std::vector<int32_t>{3, 4, 5, 6, 3, 1});
     CHECK(ids(of_bytes, "yyzz") == std::vector<int32_t>{2, 4, 4, 1});
-    gguf_maker merged = of;
+    gguf_maker merged = gguf;
     merged.flag("tokenizer.ggml.add_space_prefix", true);
     merged.flag("tokenizer.ggml.remove_extra_whitespaces", true);
     merged.flag("tokenizer.ggml.add_eos_token", false);
@@ -542,14 +547,14 @@ TEST_CASE("tokenizers of a unigram model") {
     words[0] = 256u << 10;                          // offset 256
     words[256 ^ 'B'] = (1u << 10) | 1u << 8 | 'B';  // ends a word; its value lies beside it
     words[(256 ^ 'B') ^ 1] = 1u << 31 | 0u;
-    gguf_maker mapped = of;
+    gguf_maker mapped = gguf;
     ++mapped.key_count;
     mapped.keys.text("tokenizer.ggml.precompiled_charsmap").put(uint32_t{9}).put(uint32_t{0});
     mapped.keys.put(uint64_t{4 + 4096 + 3}).put(uint32_t{4096});
     for (const uint32_t word : words) mapped.keys.put(word);
     for (const char letter : {'a', 'b', '\0'}) mapped.keys.put(letter);
     CHECK(ids(mapped, "Bc") == std::vector<int32_t>{7, 6, 1});
-    gguf_maker cut = of;
+    gguf_maker cut = gguf;
     ++cut.key_count;
     cut.keys.text("tokenizer.ggml.precompiled_charsmap").put(uint32_t{9}).put(uint32_t{0});
     cut.keys.put(uint64_t{5}).put(uint32_t{4096}).put(uint8_t{0});
@@ -559,10 +564,10 @@ TEST_CASE("tokenizers of a unigram model") {
 TEST_CASE("a split model is opened by its first part") {
     const scratch_directory place;
     const auto part = [](uint32_t number, uint32_t count) {
-        gguf_maker made = number == 0 ? mixtral() : gguf_maker();
-        made.number("split.no", number).number("split.count", count);
-        if (number != 0) made.floats("further." + std::to_string(number), {4});
-        return made.make();
+        gguf_maker gguf = number == 0 ? mixtral() : gguf_maker();
+        gguf.number("split.no", number).number("split.count", count);
+        if (number != 0) gguf.floats("further." + std::to_string(number), {4});
+        return gguf.make();
     };
     const auto write = [&](const char *name, const std::vector<std::byte> &bytes) {
         write_file(place.path() / name, bytes);

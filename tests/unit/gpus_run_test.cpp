@@ -23,8 +23,8 @@ trace_data drawn() {
         for (int layer = 0; layer < 2; ++layer) {
             std::vector<uint16_t> experts;
             while (experts.size() < 4) {
-                const auto one = static_cast<uint16_t>(draws.below(8));
-                if (std::ranges::find(experts, one) == experts.end()) experts.push_back(one);
+                const auto expert = static_cast<uint16_t>(draws.below(8));
+                if (std::ranges::find(experts, expert) == experts.end()) experts.push_back(expert);
             }
             layers.push_back(experts);
         }
@@ -39,29 +39,29 @@ const std::string two =
 }  // namespace
 
 TEST_CASE("two equal GPUs with a quick link are not slower than one that has everything") {
-    test::toy_run one;
-    one.write(drawn());
-    one.config.experts = 16;
-    const run_report alone = one.run_it();
-    one.folder.write(
+    test::toy_run fixture;
+    fixture.write(drawn());
+    fixture.config.experts = 16;
+    const run_report alone = fixture.run_it();
+    fixture.folder.write(
         "peer.toml",
         "kind = \"link\"\nname = \"peer\"\nh2d_bytes_per_s = 10e9\n"
         "d2h_bytes_per_s = 10e9\nissue_ns = 10\n[sources]\nh2d_bytes_per_s = \"[G] x\"\n"
         "d2h_bytes_per_s = \"[G] x\"\nissue_ns = \"[G] x\"\n");
-    one.config.devices.profiles = {one.config.profile, one.config.profile};
-    one.config.devices.peer = (one.folder / "peer.toml").string();
-    const run_report both = one.run_it();
-    CHECK(both.experts.requested == alone.experts.requested);
-    CHECK(both.experts.misses == alone.experts.misses);  // each is loaded once
-    CHECK(both.total_ms < alone.total_ms);
-    REQUIRE(both.devices.size() == 2);
-    CHECK(both.devices[0].experts == 8);
-    CHECK(both.devices[1].slots == 8);
-    CHECK(both.devices[0].hits + both.devices[1].hits == both.experts.hits);
+    fixture.config.devices.profiles = {fixture.config.profile, fixture.config.profile};
+    fixture.config.devices.peer = (fixture.folder / "peer.toml").string();
+    const run_report two_gpus = fixture.run_it();
+    CHECK(two_gpus.experts.requested == alone.experts.requested);
+    CHECK(two_gpus.experts.misses == alone.experts.misses);  // each is loaded once
+    CHECK(two_gpus.total_ms < alone.total_ms);
+    REQUIRE(two_gpus.devices.size() == 2);
+    CHECK(two_gpus.devices[0].experts == 8);
+    CHECK(two_gpus.devices[1].slots == 8);
+    CHECK(two_gpus.devices[0].hits + two_gpus.devices[1].hits == two_gpus.experts.hits);
     CHECK(alone.devices.empty());
-    CHECK(to_json(both)["devices"].size() == 2);
+    CHECK(to_json(two_gpus)["devices"].size() == 2);
     CHECK(!to_json(alone).contains("devices"));
-    CHECK(to_text(both).find("GPU 1") != std::string::npos);
+    CHECK(to_text(two_gpus).find("GPU 1") != std::string::npos);
 }
 
 TEST_CASE("slots are divided by the room that the devices have, or as listed") {

@@ -39,21 +39,21 @@ struct bench : moorage::test::toy_run {
 // takes no time to read.
 template <class Chosen>
 trace_data decode(uint16_t tokens, Chosen chosen) {
-    std::vector<std::vector<std::vector<uint16_t>>> all;
+    std::vector<std::vector<std::vector<uint16_t>>> rows;
     std::vector<uint64_t> requests;
     for (uint16_t t = 0; t < tokens; ++t) {
         if (t % 8 == 0) requests.push_back(t);
-        all.push_back({{chosen(t)}, {chosen(t)}});
+        rows.push_back({{chosen(t)}, {chosen(t)}});
     }
     requests.push_back(tokens);
-    return toy::routing(all, 8, requests, true);
+    return toy::routing(rows, 8, requests, true);
 }
 uint16_t in_turn(uint16_t token) { return token % 8; }
 uint16_t slowly(uint16_t token) { return token / 10 % 8; }
 
 const guard_arm &arm(const run_report &report, std::string_view name, std::string_view phase) {
-    for (const guard_arm &one : report.guard)
-        if (one.name == name && one.phase == phase) return one;
+    for (const guard_arm &entry : report.guard)
+        if (entry.name == name && entry.phase == phase) return entry;
     FAIL("no such arm");
     return report.guard.front();
 }
@@ -61,10 +61,10 @@ const guard_arm &arm(const run_report &report, std::string_view name, std::strin
 }  // namespace
 
 TEST_CASE("a cache that never hits over a slow link is switched off, to the nanosecond") {
-    bench on;
-    on.write(decode(400, in_turn));
-    on.config.experts = 2;  // the last token's, and the turn is 8
-    const run_report report = on.run_it();
+    bench fixture;
+    fixture.write(decode(400, in_turn));
+    fixture.config.experts = 2;  // the last token's, and the turn is 8
+    const run_report report = fixture.run_it();
     // With it: 2 x (170 + 11,000 + 100) + 10 = 22,550. Without: 2 x (170 + 2500) + 10 = 5350, and
     // 550 when the turn comes to the token whose experts stayed.
     // Tokens 0 to 15: before any trial. 16 to 23 with it. 24 to 39 without; the cache holds 23's,
@@ -72,7 +72,7 @@ TEST_CASE("a cache that never hits over a slow link is switched off, to the nano
     // took (5 x 5350 + 550) / 6 = 4550 a token, three times a window of 8 is 109,200, and five
     // tokens with it are 112,750. From 45 on without, with 44's experts, 4: of 355 tokens 44 hit.
     const guard_arm &cache = arm(report, "cache", "decode");
-    CHECK_FALSE(cache.on);
+    CHECK_FALSE(cache.enabled);
     CHECK(cache.since_token == 45);
     CHECK(cache.off_tokens == 16 + 355);
     CHECK(cache.on_ns == 22'550);
@@ -82,17 +82,17 @@ TEST_CASE("a cache that never hits over a slow link is switched off, to the nano
     CHECK(report.tpot_ms.p50 == doctest::Approx(0.005350));
 
     // The better of the two, plus the guard's trial and the tokens before it.
-    CHECK(on.unguarded().total_ms == doctest::Approx(400 * 0.022550));
-    on.config.dispatch.plugin = "cpu_all";
-    const double better_ms = on.unguarded().total_ms;
+    CHECK(fixture.unguarded().total_ms == doctest::Approx(400 * 0.022550));
+    fixture.config.dispatch.plugin = "cpu_all";
+    const double better_ms = fixture.unguarded().total_ms;
     CHECK(report.total_ms < better_ms + 29 * (0.022550 - 0.000550));
 }
 
 TEST_CASE("what is switched off is said with figures and the setting that keeps it off") {
-    bench on;
-    on.write(decode(400, in_turn));
-    on.config.experts = 2;
-    const run_report report = on.run_it();
+    bench fixture;
+    fixture.write(decode(400, in_turn));
+    fixture.config.experts = 2;
+    const run_report report = fixture.run_it();
     const auto said = [](const std::string &text, const char *part) {
         return text.find(part) != std::string::npos;
     };
@@ -104,13 +104,13 @@ TEST_CASE("what is switched off is said with figures and the setting that keeps 
         CHECK(said(warning, part));
     }
     CHECK(said(to_text(report), "cache in decode: off since token 45"));
-    const json all = to_json(report);
-    REQUIRE(all["guard"].size() == 1);
-    CHECK(all["guard"][0]["name"] == "cache");
-    CHECK(all["guard"][0]["on"] == false);
-    CHECK(all["guard"][0]["on_ms"] == 0.02255);
-    CHECK(all["config"]["run"]["guard"] == true);
-    CHECK_FALSE(to_json(on.unguarded()).contains("guard"));
+    const json document = to_json(report);
+    REQUIRE(document["guard"].size() == 1);
+    CHECK(document["guard"][0]["name"] == "cache");
+    CHECK(document["guard"][0]["on"] == false);
+    CHECK(document["guard"][0]["on_ms"] == 0.02255);
+    CHECK(document["config"]["run"]["guard"] == true);
+    CHECK_FALSE(to_json(fixture.unguarded()).contains("guard"));
     comparison compared;
     compared.rows.push_back({report});
     const std::string page = to_html(compared, "");
@@ -118,13 +118,13 @@ TEST_CASE("what is switched off is said with figures and the setting that keeps 
 }
 
 TEST_CASE("a cache that gains stays on, and its trial costs little") {
-    bench on;
-    on.write(decode(2000, slowly));
-    on.config.experts = 2;
-    on.config.guard_window = 32;
-    const run_report report = on.run_it(), plain = on.unguarded();
+    bench fixture;
+    fixture.write(decode(2000, slowly));
+    fixture.config.experts = 2;
+    fixture.config.guard_window = 32;
+    const run_report report = fixture.run_it(), plain = fixture.unguarded();
     const guard_arm &cache = arm(report, "cache", "decode");
-    CHECK(cache.on);
+    CHECK(cache.enabled);
     CHECK(cache.changes == 0);
     CHECK(cache.trials >= 1);
     // At most four windows a trial of 640 tokens and more, at 5350 a token instead of 2750.
@@ -132,27 +132,27 @@ TEST_CASE("a cache that gains stays on, and its trial costs little") {
     CHECK(cache.off_ns > cache.on_ns);
 
     // Windows shorter than the benefit of the cached experts mislead the guard, but not for long.
-    on.config.guard_window = 8;
-    const run_report misled = on.run_it();
-    CHECK(arm(misled, "cache", "decode").on);
+    fixture.config.guard_window = 8;
+    const run_report misled = fixture.run_it();
+    CHECK(arm(misled, "cache", "decode").enabled);
     CHECK(misled.total_ms <= plain.total_ms * 1.15);
 }
 
 TEST_CASE("a prefetch that is always wrong is switched off") {
-    bench on;
+    bench fixture;
     trace_data data = decode(600, in_turn);
-    for (uint16_t &one : data.predicted) one = static_cast<uint16_t>((one + 3) % 8);
-    on.write(data);
-    on.change("node.toml", "cpu_bytes_per_s = 50e9", "cpu_bytes_per_s = 3e9");  // loads gain
-    on.config.experts = 2;
-    on.config.prefetch.plugin = "next_gate";
-    const run_report report = on.run_it(), with = on.unguarded();
-    CHECK_FALSE(arm(report, "prefetch", "decode").on);
-    CHECK(arm(report, "cache", "decode").on);
+    for (uint16_t &expert : data.predicted) expert = static_cast<uint16_t>((expert + 3) % 8);
+    fixture.write(data);
+    fixture.change("node.toml", "cpu_bytes_per_s = 50e9", "cpu_bytes_per_s = 3e9");  // loads gain
+    fixture.config.experts = 2;
+    fixture.config.prefetch.plugin = "next_gate";
+    const run_report report = fixture.run_it(), with_prefetch = fixture.unguarded();
+    CHECK_FALSE(arm(report, "prefetch", "decode").enabled);
+    CHECK(arm(report, "cache", "decode").enabled);
     CHECK(report.tpot_ms.p50 == doctest::Approx(0.022550));
-    on.config.prefetch.plugin = "none";
-    const run_report without = on.unguarded();
-    CHECK(with.total_ms > 1.5 * without.total_ms);  // a wrong load is waited for
+    fixture.config.prefetch.plugin = "none";
+    const run_report without = fixture.unguarded();
+    CHECK(with_prefetch.total_ms > 1.5 * without.total_ms);  // a wrong load is waited for
     // Tokens with it that had no trial's good: those before, and the trials' own.
     const guard_arm &prefetch = arm(report, "prefetch", "decode");
     CHECK(prefetch.off_tokens > 450);
@@ -160,29 +160,29 @@ TEST_CASE("a prefetch that is always wrong is switched off") {
 }
 
 TEST_CASE("a prefetch that hides its loads stays on") {
-    bench on;
-    on.write(decode(600, in_turn));
-    on.change("node.toml", "cpu_bytes_per_s = 50e9", "cpu_bytes_per_s = 3e9");
-    on.change("device.toml", "layer_ns = 50", "layer_ns = 20000");
-    on.config.experts = 2;
-    on.config.prefetch.plugin = "next_gate";
-    const run_report report = on.run_it(), with = on.unguarded();
-    CHECK(arm(report, "prefetch", "decode").on);
+    bench fixture;
+    fixture.write(decode(600, in_turn));
+    fixture.change("node.toml", "cpu_bytes_per_s = 50e9", "cpu_bytes_per_s = 3e9");
+    fixture.change("device.toml", "layer_ns = 50", "layer_ns = 20000");
+    fixture.config.experts = 2;
+    fixture.config.prefetch.plugin = "next_gate";
+    const run_report report = fixture.run_it(), with_prefetch = fixture.unguarded();
+    CHECK(arm(report, "prefetch", "decode").enabled);
     CHECK(arm(report, "prefetch", "decode").on_ns < arm(report, "prefetch", "decode").off_ns);
-    on.config.prefetch.plugin = "none";
-    CHECK(with.total_ms < 0.9 * on.unguarded().total_ms);
-    CHECK(report.total_ms < 1.1 * with.total_ms);
+    fixture.config.prefetch.plugin = "none";
+    CHECK(with_prefetch.total_ms < 0.9 * fixture.unguarded().total_ms);
+    CHECK(report.total_ms < 1.1 * with_prefetch.total_ms);
 }
 
 TEST_CASE("substitution that gains nothing gives way to the model's own choice") {
-    bench on;
-    on.write(decode(300, in_turn));
-    on.config.experts = 16;  // all of them
-    on.config.router.plugin = "substitute";
-    on.config.router.params = {{"every", int64_t{3}, "test"}};
-    const run_report report = on.run_it();
+    bench fixture;
+    fixture.write(decode(300, in_turn));
+    fixture.config.experts = 16;  // all of them
+    fixture.config.router.plugin = "substitute";
+    fixture.config.router.params = {{"every", int64_t{3}, "test"}};
+    const run_report report = fixture.run_it();
     const guard_arm &substitution = arm(report, "substitution", "decode");
-    CHECK_FALSE(substitution.on);
+    CHECK_FALSE(substitution.enabled);
     CHECK(report.experts.substituted == (2 * (300 - substitution.off_tokens) + 2) / 3);
     CHECK(report.routing.choices == 600);
     CHECK(report.routing.rows_unchanged == 600 - report.experts.substituted);
@@ -191,30 +191,30 @@ TEST_CASE("substitution that gains nothing gives way to the model's own choice")
 }
 
 TEST_CASE("unified memory: there is nothing to prefetch, and the guard says so") {
-    bench on;
-    on.write(decode(100, in_turn));
-    on.change("device.toml", "unified_memory = false", "unified_memory = true");
-    on.config.experts = 2;
-    on.config.prefetch.plugin = "next_gate";
-    const run_report report = on.run_it();
-    CHECK_FALSE(arm(report, "prefetch", "decode").on);
-    CHECK(arm(report, "cache", "decode").on);
+    bench fixture;
+    fixture.write(decode(100, in_turn));
+    fixture.change("device.toml", "unified_memory = false", "unified_memory = true");
+    fixture.config.experts = 2;
+    fixture.config.prefetch.plugin = "next_gate";
+    const run_report report = fixture.run_it();
+    CHECK_FALSE(arm(report, "prefetch", "decode").enabled);
+    CHECK(arm(report, "cache", "decode").enabled);
     CHECK(report.bytes.prefetched == 0);
     CHECK(report.warnings.back().find("[prefetch] plugin = \"none\"") != std::string::npos);
 }
 
 TEST_CASE("prefill that displaces nothing leaves decoding its experts") {
-    bench on;
+    bench fixture;
     // Three requests of one layer, two tokens of prompt each; the cache has one slot.
-    on.write(toy::routing({{{0}}, {{0}}, {{0}}, {{1}}, {{2}}, {{0}}, {{3}}, {{3}}, {{0}}}, 4,
-                          {0, 3, 6, 9}, false));
-    on.config.guard = false;
-    on.config.experts = 1;
-    on.config.prefill = 8;
-    const run_report displaces = on.run_it();
+    fixture.write(toy::routing({{{0}}, {{0}}, {{0}}, {{1}}, {{2}}, {{0}}, {{3}}, {{3}}, {{0}}}, 4,
+                               {0, 3, 6, 9}, false));
+    fixture.config.guard = false;
+    fixture.config.experts = 1;
+    fixture.config.prefill = 8;
+    const run_report displaces = fixture.run_it();
     CHECK(displaces.experts.misses == 1 + 2 + 1 + 1 + 1);
-    on.config.prefill_displaces = false;
-    const run_report spares = on.run_it();
+    fixture.config.prefill_displaces = false;
+    const run_report spares = fixture.run_it();
     CHECK(spares.experts.misses == 1 + 2 + 1);
     CHECK(spares.tpot_ms.p99 == doctest::Approx(0.000280));  // every decoded token hits
     CHECK(spares.ttft_ms.mean == doctest::Approx(displaces.ttft_ms.mean));
@@ -222,58 +222,58 @@ TEST_CASE("prefill that displaces nothing leaves decoding its experts") {
 }
 
 TEST_CASE("prefill that costs decoding its experts is found out") {
-    bench on;
+    bench fixture;
     // Forty requests: a prompt of the experts 4 to 7, then 20 tokens of the experts 0 and 1.
-    std::vector<std::vector<std::vector<uint16_t>>> all;
+    std::vector<std::vector<std::vector<uint16_t>>> rows;
     std::vector<uint64_t> requests = {0};
     for (int request = 0; request < 40; ++request) {
-        for (uint16_t t = 0; t < 4; ++t) all.push_back({{static_cast<uint16_t>(4 + t)}});
-        for (uint16_t t = 0; t < 20; ++t) all.push_back({{static_cast<uint16_t>(t % 2)}});
-        requests.push_back(all.size());
+        for (uint16_t t = 0; t < 4; ++t) rows.push_back({{static_cast<uint16_t>(4 + t)}});
+        for (uint16_t t = 0; t < 20; ++t) rows.push_back({{static_cast<uint16_t>(t % 2)}});
+        requests.push_back(rows.size());
     }
-    on.write(toy::routing(all, 8, requests, false));
-    on.config.experts = 2;
-    on.config.prefill = 4;
-    on.config.guard_window = 1 << 20;  // no trial in decoding
-    const run_report report = on.run_it();
+    fixture.write(toy::routing(rows, 8, requests, false));
+    fixture.config.experts = 2;
+    fixture.config.prefill = 4;
+    fixture.config.guard_window = 1 << 20;  // no trial in decoding
+    const run_report report = fixture.run_it();
     const guard_arm &cache = arm(report, "cache", "prefill");
-    CHECK_FALSE(cache.on);
+    CHECK_FALSE(cache.enabled);
     CHECK(cache.changes == 1);
     CHECK(arm(report, "cache", "decode").trials == 0);
     CHECK(report.warnings.back().find("prefill_displaces = false") != std::string::npos);
-    on.config.prefill_displaces = false;
-    const double spared_ms = on.unguarded().total_ms;
-    on.config.prefill_displaces = true;
-    CHECK(on.unguarded().total_ms > 1.2 * spared_ms);
+    fixture.config.prefill_displaces = false;
+    const double spared_ms = fixture.unguarded().total_ms;
+    fixture.config.prefill_displaces = true;
+    CHECK(fixture.unguarded().total_ms > 1.2 * spared_ms);
     CHECK(report.total_ms < 1.1 * spared_ms);
 }
 
 TEST_CASE("texts are the same under the guard, and equal runs decide alike") {
-    bench on;
-    on.config.trace.clear();
-    on.config.shape.clear();
-    on.config.link.clear();
-    on.config.node.clear();
-    on.config.model = std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo";
-    on.config.profile = "rtx_4060_ti_16gb";
-    on.config.prompts = {"The president said that", "def main(", "Il y avait"};
-    on.config.max_tokens = 48;
-    on.config.prefill = 8;
-    on.config.guard_window = 4;
-    on.config.prefetch.plugin = "next_gate";
+    bench fixture;
+    fixture.config.trace.clear();
+    fixture.config.shape.clear();
+    fixture.config.link.clear();
+    fixture.config.node.clear();
+    fixture.config.model = std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo";
+    fixture.config.profile = "rtx_4060_ti_16gb";
+    fixture.config.prompts = {"The president said that", "def main(", "Il y avait"};
+    fixture.config.max_tokens = 48;
+    fixture.config.prefill = 8;
+    fixture.config.guard_window = 4;
+    fixture.config.prefetch.plugin = "next_gate";
     for (const uint32_t experts : {10u, 48u}) {
         for (const double split : {1.0, 0.5}) {
-            on.config.experts = experts;
-            on.config.split = split;
-            const run_report report = on.run_it();
-            CHECK(report.text.texts == on.unguarded().text.texts);
+            fixture.config.experts = experts;
+            fixture.config.split = split;
+            const run_report report = fixture.run_it();
+            CHECK(report.text.texts == fixture.unguarded().text.texts);
             CHECK(arm(report, "cache", "decode").trials > 0);
             CHECK(arm(report, "prefetch", "decode").trials > 0);
             CHECK(report.experts.requested ==
                   report.experts.hits + report.experts.partial_hits + report.experts.misses);
             CHECK(report.bytes.prefetched ==
                   report.bytes.prefetch_used + report.bytes.prefetch_wasted);
-            CHECK(to_json(report).dump() == to_json(on.run_it()).dump());
+            CHECK(to_json(report).dump() == to_json(fixture.run_it()).dump());
         }
     }
 }

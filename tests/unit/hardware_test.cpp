@@ -45,10 +45,10 @@ struct line {
 std::string written(const std::vector<line> &lines, const std::string &without_key = "",
                     const std::string &without_source = "") {
     std::string keys, sources = "[sources]\n";
-    for (const line &one : lines) {
-        if (one.key != without_key) keys += one.key + " = " + one.value + "\n";
-        if (one.figure && one.key != without_source)
-            sources += one.key + " = \"[G] for the test\"\n";
+    for (const line &entry : lines) {
+        if (entry.key != without_key) keys += entry.key + " = " + entry.value + "\n";
+        if (entry.figure && entry.key != without_source)
+            sources += entry.key + " = \"[G] for the test\"\n";
     }
     return keys + sources;
 }
@@ -101,9 +101,10 @@ std::vector<line> shape_lines() {
 }
 const std::string shape_sources = "geometry = \"[G] made up\"\nsizes = \"[D] counted\"\n";
 
-std::vector<line> with(std::vector<line> lines, const std::string &key, const std::string &value) {
-    for (line &one : lines)
-        if (one.key == key) one.value = value;
+std::vector<line> with_value(std::vector<line> lines, const std::string &key,
+                             const std::string &value) {
+    for (line &entry : lines)
+        if (entry.key == key) entry.value = value;
     return lines;
 }
 
@@ -113,22 +114,22 @@ void check_file(const std::vector<line> &lines,
                 result<Value> (*parse)(std::string_view, std::string_view)) {
     const auto good = parse(written(lines), "a.toml");
     REQUIRE_MESSAGE(good.ok(), (good ? "" : good.failure().text));
-    for (const line &one : lines) {
-        CAPTURE(one.key);
-        const auto missing = parse(written(lines, one.key), "a.toml");
+    for (const line &entry : lines) {
+        CAPTURE(entry.key);
+        const auto missing = parse(written(lines, entry.key), "a.toml");
         REQUIRE_FALSE(missing.ok());
-        CHECK(holds(missing.failure().text, one.key));
+        CHECK(holds(missing.failure().text, entry.key));
         CHECK(holds(missing.failure().text, "a.toml"));
-        if (!one.figure) continue;
-        const auto unsourced = parse(written(lines, "", one.key), "a.toml");
+        if (!entry.figure) continue;
+        const auto unsourced = parse(written(lines, "", entry.key), "a.toml");
         REQUIRE_FALSE(unsourced.ok());
-        CHECK(holds(unsourced.failure().text, "[sources] " + one.key));
-        if (one.value == "false") continue;
+        CHECK(holds(unsourced.failure().text, "[sources] " + entry.key));
+        if (entry.value == "false") continue;
         for (const char *bad : {"-1", "nan", "inf", "-inf", "\"1\"", "true", "1e300", "[1]"}) {
             CAPTURE(bad);
-            const auto spoilt = parse(written(with(lines, one.key, bad)), "a.toml");
+            const auto spoilt = parse(written(with_value(lines, entry.key, bad)), "a.toml");
             REQUIRE_FALSE(spoilt.ok());
-            CHECK(holds(spoilt.failure().text, one.key));
+            CHECK(holds(spoilt.failure().text, entry.key));
         }
     }
     const auto extra = parse("memory_byte = 1\n" + written(lines), "a.toml");
@@ -161,7 +162,7 @@ TEST_CASE("each kind of profile needs all its keys, in range, each with a source
 
 TEST_CASE("figures that cannot be true are refused") {
     const auto device = [](const std::string &key, const std::string &value) {
-        return parse_device(written(with(device_lines, key, value)), "a.toml");
+        return parse_device(written(with_value(device_lines, key, value)), "a.toml");
     };
     CHECK(device("memory_efficiency", "1.0").ok());
     CHECK_FALSE(device("memory_efficiency", "1.0000001").ok());
@@ -192,7 +193,8 @@ TEST_CASE("figures that cannot be true are refused") {
     CHECK_FALSE(slowed("4.1").ok());
     CHECK(holds(slowed("0.2105").failure().text, "three places"));
     CHECK(holds(slowed("0.21", true).failure().text, "is_host is true"));
-    const auto node = parse_node(written(with(node_lines, "cpu_bytes_per_s", "120e9")), "a.toml");
+    const auto node =
+        parse_node(written(with_value(node_lines, "cpu_bytes_per_s", "120e9")), "a.toml");
     REQUIRE_FALSE(node.ok());
     CHECK(holds(node.failure().text, "ceiling"));
     std::string unmarked = written(link_lines);
@@ -204,7 +206,8 @@ TEST_CASE("figures that cannot be true are refused") {
 
 TEST_CASE("a shape's sizes have to agree with each other") {
     const auto shape = [](const std::string &key, const std::string &value) {
-        return parse_shape(written(with(shape_lines(), key, value)) + shape_sources, "a.toml");
+        return parse_shape(written(with_value(shape_lines(), key, value)) + shape_sources,
+                           "a.toml");
     };
     const auto good = shape("", "");
     REQUIRE_MESSAGE(good.ok(), (good ? "" : good.failure().text));
@@ -217,9 +220,9 @@ TEST_CASE("a shape's sizes have to agree with each other") {
         {"expert_bytes", "142"}, {"dense_bytes", "501"}, {"dense_bytes", "410"},
         {"matrices", "2"},       {"matrices", "4"},      {"weight_bytes", "0.5"},
         {"layers", "0"},         {"vocabulary", "11"}};
-    for (const auto &one : wrong) {
-        CAPTURE(one.first);
-        CHECK_FALSE(shape(one.first, one.second).ok());
+    for (const auto &example : wrong) {
+        CAPTURE(example.first);
+        CHECK_FALSE(shape(example.first, example.second).ok());
     }
     CHECK(shape("expert_bytes", "145").ok());  // biases: within 1 %
 }
@@ -243,18 +246,18 @@ TEST_CASE("the bundled devices hold the published figures") {
                      {"h200_sxm", 4800, 989, 55, 57, 141},
                      {"l40s", 864, 362, 25, 26, 48},
                      {"jetson_agx_orin_64gb", 204.8, 42.5, 204.8, 204.8, 64}};
-    for (const auto &one : published) {
-        CAPTURE(one.id);
-        const hardware_profile profile = loaded(one.id);
-        CHECK(profile.id == one.id);
-        CHECK(profile.device.memory_bytes_per_s == doctest::Approx(one.memory * 1e9));
-        CHECK(profile.device.flops_per_s == doctest::Approx(one.flops * 1e12));
-        CHECK(profile.link.h2d_bytes_per_s >= one.link_low * 1e9);
-        CHECK(profile.link.h2d_bytes_per_s <= one.link_high * 1e9);
+    for (const auto &row : published) {
+        CAPTURE(row.id);
+        const hardware_profile profile = loaded(row.id);
+        CHECK(profile.id == row.id);
+        CHECK(profile.device.memory_bytes_per_s == doctest::Approx(row.memory * 1e9));
+        CHECK(profile.device.flops_per_s == doctest::Approx(row.flops * 1e12));
+        CHECK(profile.link.h2d_bytes_per_s >= row.link_low * 1e9);
+        CHECK(profile.link.h2d_bytes_per_s <= row.link_high * 1e9);
         const auto bytes = static_cast<double>(profile.device.memory_bytes);
-        CHECK(bytes >= 0.98 * one.gigabytes * 1e9);
-        CHECK(bytes <= 1.08 * one.gigabytes * 1e9);
-        CHECK(profile.device.unified_memory == (std::string(one.id) == "jetson_agx_orin_64gb"));
+        CHECK(bytes >= 0.98 * row.gigabytes * 1e9);
+        CHECK(bytes <= 1.08 * row.gigabytes * 1e9);
+        CHECK(profile.device.unified_memory == (std::string(row.id) == "jetson_agx_orin_64gb"));
         // Reading host memory over the link cannot beat reading it on the spot.
         CHECK((profile.device.unified_memory ||
                profile.link.h2d_bytes_per_s < profile.node.memory_bytes_per_s));
@@ -292,9 +295,9 @@ TEST_CASE("every bundled file loads, and link and node can be replaced") {
             CHECK(load_hardware({"rtx_4090", link ? name : "", link ? "" : name, ""}).ok());
         }
     for (const char *name : {"nvme_gen3", "nvme_gen4", "nvme_gen5", "sata_ssd"}) {
-        const auto with = load_hardware({"rtx_4090", "", "", "", name});
-        REQUIRE(with.ok());
-        CHECK(with->disk.read_bytes_per_s > 0.5e9);
+        const auto with_disk = load_hardware({"rtx_4090", "", "", "", name});
+        REQUIRE(with_disk.ok());
+        CHECK(with_disk->disk.read_bytes_per_s > 0.5e9);
     }
     CHECK(loaded("rtx_4090").disk.name.empty());
     const auto unknown = load_hardware({"rtx_4090", "", "", "", "nvme_gen"});
@@ -330,9 +333,10 @@ TEST_CASE("names are looked up beside the configuration, then in MOORAGE_DATA_PA
         fs::temp_directory_path() / ("moorage_hardware_test_" + std::to_string(getpid()));
     const auto put = [&](const std::string &root, const std::string &name) {
         fs::create_directories(folder / root / "hw_profiles/device");
-        std::ofstream(folder / root / "hw_profiles/device/rtx_4090.toml") << written(
-            with(with(with(device_lines, "name", "\"" + name + "\""), "link", "\"pcie4_x8\""),
-                 "node", "\"ddr5_desktop\""));
+        std::ofstream(folder / root / "hw_profiles/device/rtx_4090.toml")
+            << written(with_value(with_value(with_value(device_lines, "name", "\"" + name + "\""),
+                                             "link", "\"pcie4_x8\""),
+                                  "node", "\"ddr5_desktop\""));
     };
     put("beside", "beside");
     put("listed", "listed");
@@ -364,18 +368,18 @@ TEST_CASE("a trace's model name finds its shape, and its counts are compared") {
                   {"gpt-oss-20b", 24, 32, 4, "gpt-oss-20b"},
                   {"GPT-OSS-20B", 24, 32, 4, "gpt-oss-20b"},
                   {"demo", 8, 24, 4, "demo"}};
-    for (const auto &one : traces) {
-        CAPTURE(one.model);
-        const auto shape = shape_for_trace(one.model, one.layers, one.experts, one.top_k, "");
+    for (const auto &row : traces) {
+        CAPTURE(row.model);
+        const auto shape = shape_for_trace(row.model, row.layers, row.experts, row.top_k, "");
         REQUIRE_MESSAGE(shape.ok(), (shape ? "" : shape.failure().text));
-        CHECK(shape->name == one.name);
-        for (const uint32_t off : {0u, 1u, 2u}) {
+        CHECK(shape->name == row.name);
+        for (const uint32_t wrong_size : {0u, 1u, 2u}) {
             const auto wrong =
-                shape_for_trace(one.model, one.layers + (off == 0), one.experts + (off == 1),
-                                one.top_k + (off == 2), "");
+                shape_for_trace(row.model, row.layers + (wrong_size == 0),
+                                row.experts + (wrong_size == 1), row.top_k + (wrong_size == 2), "");
             REQUIRE_FALSE(wrong.ok());
             CHECK(holds(wrong.failure().text, "[source] shape"));
-            CHECK(holds(wrong.failure().text, std::to_string(one.experts + (off == 1))));
+            CHECK(holds(wrong.failure().text, std::to_string(row.experts + (wrong_size == 1))));
         }
     }
     CHECK(holds(shape_for_trace("", 1, 1, 1, "").failure().text, "does not name its model"));
@@ -403,31 +407,31 @@ TEST_CASE("sizes of well-known models, worked out by hand") {
 }
 
 TEST_CASE("all shapes agree with the sizes derived from the published configurations") {
-    std::ifstream in(fs::path(MOORAGE_SOURCE_DIR) / "tests/data/shapes.json");
-    const json shapes = json::parse(in);
+    std::ifstream file(fs::path(MOORAGE_SOURCE_DIR) / "tests/data/shapes.json");
+    const json shapes = json::parse(file);
     CHECK(shapes.size() == 25);
-    for (const json &one : shapes) {
-        const auto name = one["name"].get<std::string>();
+    for (const json &entry : shapes) {
+        const auto name = entry["name"].get<std::string>();
         CAPTURE(name);
         const auto shape = load_shape(name, "");
         REQUIRE_MESSAGE(shape.ok(), (shape ? "" : shape.failure().text));
         CHECK(shape->name == name);
-        CHECK(shape->layers == one["L"]);
-        CHECK(shape->moe_layers == one["Lm"]);
-        CHECK(shape->experts == one["E"]);
-        CHECK(shape->top_k == one["k"]);
-        CHECK(shape->hidden == one["h"]);
-        CHECK(shape->moe_intermediate == one["I"]);
-        CHECK(shape->expert_bytes == 2 * one["exp"].get<uint64_t>());
+        CHECK(shape->layers == entry["L"]);
+        CHECK(shape->moe_layers == entry["Lm"]);
+        CHECK(shape->experts == entry["E"]);
+        CHECK(shape->top_k == entry["k"]);
+        CHECK(shape->hidden == entry["h"]);
+        CHECK(shape->moe_intermediate == entry["I"]);
+        CHECK(shape->expert_bytes == 2 * entry["exp"].get<uint64_t>());
         const auto gigabytes = [](uint64_t bytes) { return static_cast<double>(bytes) / 1e9; };
-        CHECK(gigabytes(shape->non_expert_bytes) == doctest::Approx(one["nonGB"].get<double>()));
-        CHECK(gigabytes(shape->dense_bytes) == doctest::Approx(one["denseGB"].get<double>()));
+        CHECK(gigabytes(shape->non_expert_bytes) == doctest::Approx(entry["nonGB"].get<double>()));
+        CHECK(gigabytes(shape->dense_bytes) == doctest::Approx(entry["denseGB"].get<double>()));
         // All weights together equal the published number.
         const double total =
             gigabytes(shape->non_expert_bytes +
                       uint64_t{shape->moe_layers} * shape->experts * shape->expert_bytes) /
             2;
-        CHECK(total == doctest::Approx(one["official"].get<double>()).epsilon(0.02));
+        CHECK(total == doctest::Approx(entry["official"].get<double>()).epsilon(0.02));
     }
 }
 

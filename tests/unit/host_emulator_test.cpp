@@ -16,8 +16,8 @@ namespace {
 // An expert of 100,000 bytes takes 10,000 ns to read (10 bytes/ns) and 500 ns for the loop it is in
 // (5 launches) plus 30 of its own; a copy takes 1,000 + 10,000 ns alone.
 hardware_profile hardware() {
-    hardware_profile all = toy::hardware();
-    device_profile &device = all.device;
+    hardware_profile profile = toy::hardware();
+    device_profile &device = profile.device;
     device.memory_bytes_per_s = 10e9;
     device.launch_ns = 100;
     device.expert_kernels = 5;
@@ -25,7 +25,7 @@ hardware_profile hardware() {
     device.sync_ns = 0;
     device.layer_ns = 0;
     device.is_host = true;
-    return all;
+    return profile;
 }
 
 expert_work whole(uint32_t page, uint32_t tag, uint32_t transfer = MOORAGE_NONE) {
@@ -143,8 +143,8 @@ TEST_CASE("a token is drawn from its logits by the host, before the next pass be
     drawing.device.logits_per_s = 0.5e9;  // 1,000 logits: 2,000 ns a position
     const cost_model costs(drawing, toy::shape(2, 4, 2));
     host_emulator machine(costs, 4, true, nullptr);
-    time_causes all;
-    machine.charge(all);
+    time_causes causes;
+    machine.charge(causes);
     pass now;
     machine.begin(now);
     CHECK(*machine.clock() == 0);
@@ -157,15 +157,15 @@ TEST_CASE("a token is drawn from its logits by the host, before the next pass be
     CHECK(*machine.clock() == computed_ns + 6'000);
     time_causes rest;
     machine.charge(rest);
-    CHECK(all[cause::host] == 6'000);
-    CHECK(all[cause::compute] == computed_ns);
+    CHECK(causes[cause::host] == 6'000);
+    CHECK(causes[cause::compute] == computed_ns);
 }
 
 TEST_CASE("nothing is computed while policies decide, and copies go on at full speed") {
     const cost_model costs(hardware(), toy::shape(2, 4, 2));
     host_emulator machine(costs, 4, false, nullptr);
-    time_causes all, rest;
-    machine.charge(all);
+    time_causes causes, rest;
+    machine.charge(causes);
     machine.expect(1);
     machine.expert_on_gpu(whole(1, 6, 1));
     machine.send({.link = link_h2d, .page = 1, .bytes = 100'000});  // is copied at 11,000
@@ -174,9 +174,9 @@ TEST_CASE("nothing is computed while policies decide, and copies go on at full s
     CHECK(machine.wait().kind == event_kind::piece);
     CHECK(*machine.clock() == 11'000);
     machine.charge(rest);
-    CHECK(all[cause::policy] == 700);
-    CHECK(all[cause::link] == 10'300);
-    CHECK(all.sum() == 11'000);
+    CHECK(causes[cause::policy] == 700);
+    CHECK(causes[cause::link] == 10'300);
+    CHECK(causes.sum() == 11'000);
 }
 
 TEST_CASE("every nanosecond has one cause") {
@@ -184,8 +184,8 @@ TEST_CASE("every nanosecond has one cause") {
     slow.device.load_ns = 400;
     const cost_model costs(slow, toy::shape(2, 4, 2));
     host_emulator machine(costs, 4, false, nullptr);
-    time_causes all, rest;
-    machine.charge(all);
+    time_causes causes, rest;
+    machine.charge(causes);
     machine.expect(1);
     machine.expert_on_gpu(whole(0, 5));
     machine.expert_on_gpu(whole(1, 6, 1));
@@ -197,8 +197,9 @@ TEST_CASE("every nanosecond has one cause") {
     CHECK(machine.wait().tag == 6);
     CHECK(machine.wait().tag == 7);
     machine.charge(rest);
-    CHECK(all.ns == std::array<uint64_t, cause_count>{2 * 10'530, 0, 70, 0, 10'530, 0, 0, 0, 400});
-    CHECK(all.sum() == *machine.clock());
+    CHECK(causes.ns ==
+          std::array<uint64_t, cause_count>{2 * 10'530, 0, 70, 0, 10'530, 0, 0, 0, 400});
+    CHECK(causes.sum() == *machine.clock());
 }
 
 TEST_CASE("a prediction takes the cores for an attention, between two loops of experts") {
@@ -242,8 +243,8 @@ TEST_CASE("a layer step takes step_ns of software, which is the host's, and copi
     slow.device.step_ns = 3'000;
     const cost_model costs(slow, toy::shape(2, 4, 2));
     host_emulator machine(costs, 4, false, nullptr);
-    time_causes all;
-    machine.charge(all);
+    time_causes causes;
+    machine.charge(causes);
     pass now;
     now.tokens.push_back({});
     machine.send({.link = link_h2d, .page = 1, .bytes = 20'000});  // 1,000 + 2,000
@@ -254,8 +255,8 @@ TEST_CASE("a layer step takes step_ns of software, which is the host's, and copi
     CHECK(*machine.clock() == 3'000 + 2'000);  // 20,000 bytes at 10 a ns
     time_causes rest;
     machine.charge(rest);
-    CHECK(all[cause::host] == 3'000);
-    CHECK(all[cause::compute] == 2'000);
+    CHECK(causes[cause::host] == 3'000);
+    CHECK(causes[cause::compute] == 2'000);
 }
 
 TEST_CASE("in place nothing is copied, and the bottom of an expert follows its top") {

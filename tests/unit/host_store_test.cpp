@@ -38,8 +38,8 @@ doctest::Approx ms(double ns) { return doctest::Approx(1e-6 * ns); }
 }  // namespace
 
 TEST_CASE("an expert comes from disk once, then from host memory") {
-    bench on(2);
-    const run_report report = on.run_it({{{0}}, {{0}}, {{1}}, {{0}}});
+    bench fixture(2);
+    const run_report report = fixture.run_it({{{0}}, {{0}}, {{1}}, {{0}}});
     CHECK(report.total_ms == ms(2 * (gate + disk + load + expert + head)  // 0 and 1
                                 + (gate + expert + head)                  // a hit
                                 + (gate + load + expert + head)));        // 0 again
@@ -56,49 +56,49 @@ TEST_CASE("an expert comes from disk once, then from host memory") {
 }
 
 TEST_CASE("host memory evicts by its own policy") {
-    bench on(1);
+    bench fixture(1);
     // Every expert takes the other's place in both memories.
-    const run_report report = on.run_it({{{0}}, {{1}}, {{0}}});
+    const run_report report = fixture.run_it({{{0}}, {{1}}, {{0}}});
     CHECK(report.total_ms == ms(3 * (gate + disk + load + expert + head)));
     CHECK(report.host->hits == 0);
     CHECK(report.host->disk_bytes == 300'000);
 }
 
 TEST_CASE("the disk reads the next expert while the link carries the one before") {
-    bench on(4);
-    on.config.experts = 2;
-    const run_report report = on.run_it({{{0, 1}}});
+    bench fixture(4);
+    fixture.config.experts = 2;
+    const run_report report = fixture.run_it({{{0, 1}}});
     CHECK(report.total_ms == ms(gate + 2 * disk + load + expert + head));
     // The GPU waits from the gate on, but while it computes the first.
     CHECK(report.time.stall == ms(2 * disk + load - expert));
 }
 
 TEST_CASE("what has no slot in host memory passes through") {
-    bench on(1);
-    on.config.experts = 3;
+    bench fixture(1);
+    fixture.config.experts = 3;
     // The first has the slot and is in use, the second passes through a frame, the third through
     // the other; all are read one after another.
-    const run_report report = on.run_it({{{0, 1, 2}}, {{0, 1, 2}}});
+    const run_report report = fixture.run_it({{{0, 1, 2}}, {{0, 1, 2}}});
     CHECK(report.host->requested == 3);
     CHECK(report.host->disk_bytes == 300'000);
     CHECK(report.total_ms == ms(gate + 3 * disk + load + expert + head + gate + 3 * expert + head));
 }
 
 TEST_CASE("more than host memory has room for at once wait their turn") {
-    bench on(1);
-    on.config.experts = 4;
+    bench fixture(1);
+    fixture.config.experts = 4;
     // Slot and both frames are taken. So the fourth is read when the first has crossed the link,
     // long before the third was read.
-    const run_report report = on.run_it({{{0, 1, 2, 3}}});
+    const run_report report = fixture.run_it({{{0, 1, 2, 3}}});
     CHECK(report.total_ms == ms(gate + 4 * disk + load + expert + head));
     CHECK(report.host->disk_bytes == 400'000);
 }
 
 TEST_CASE("the CPU waits for what it reads") {
-    bench on(2);
-    on.config.dispatch.plugin = "cpu_all";
-    on.config.dispatch.params = {{"fill", false, "test"}};
-    const run_report report = on.run_it({{{0}}, {{0}}});
+    bench fixture(2);
+    fixture.config.dispatch.plugin = "cpu_all";
+    fixture.config.dispatch.params = {{"fill", false, "test"}};
+    const run_report report = fixture.run_it({{{0}}, {{0}}});
     CHECK(report.experts.on_cpu == 2);
     CHECK(report.total_ms == ms(gate + disk + cpu + head + gate + cpu + head));
     CHECK(report.host->requested == 2);
@@ -109,21 +109,21 @@ TEST_CASE("the CPU waits for what it reads") {
 TEST_CASE("a dispatch policy is told what the read takes besides") {
     // `cost` loads an expert if that takes at most twice the time on the CPU: 33,100 and 24,500 ns
     // when both must be read first, but not 11,100 and 2,500.
-    bench on(4);
-    on.config.dispatch.plugin = "cost";
-    on.config.dispatch.params = {{"fill", false, "test"}, {"keep", 2.0, "test"}};
-    const run_report report = on.run_it({{{0}}, {{1}}, {{0}}});
+    bench fixture(4);
+    fixture.config.dispatch.plugin = "cost";
+    fixture.config.dispatch.params = {{"fill", false, "test"}, {"keep", 2.0, "test"}};
+    const run_report report = fixture.run_it({{{0}}, {{1}}, {{0}}});
     CHECK(report.experts.on_cpu == 1);
     CHECK(report.total_ms == ms(2 * (gate + disk + load + expert + head) + gate + cpu + head));
 }
 
 TEST_CASE("a prefetch is read ahead of the link, and what is left of it becomes demand") {
-    bench on(4);
-    on.config.experts = 2;
-    on.config.buffer_experts = 1;
-    on.config.prefetch.plugin = "next_gate";
+    bench fixture(4);
+    fixture.config.experts = 2;
+    fixture.config.buffer_experts = 1;
+    fixture.config.prefetch.plugin = "next_gate";
     // Its read follows the first layer's on the disk while that crosses the link.
-    const run_report report = on.run_it({{{0}, {1}}}, true);
+    const run_report report = fixture.run_it({{{0}, {1}}}, true);
     CHECK(report.total_ms == ms(gate + 2 * disk + load + expert + head));
     CHECK(report.bytes.prefetched == 0);  // nothing of it was sent before it was demand
     CHECK(report.bytes.h2d == 200'000);
@@ -131,34 +131,34 @@ TEST_CASE("a prefetch is read ahead of the link, and what is left of it becomes 
 }
 
 TEST_CASE("a read that nobody waits for any more goes on into its slot") {
-    bench on(4);
-    on.config.experts = 2;
-    on.config.buffer_experts = 1;
-    on.config.prefetch.plugin = "next_gate";
+    bench fixture(4);
+    fixture.config.experts = 2;
+    fixture.config.buffer_experts = 1;
+    fixture.config.prefetch.plugin = "next_gate";
     trace_data data = toy::routing({{{0}, {1}}}, 4, {0, 1}, true);
     data.predicted[1] = 2;  // and 1 is asked for
-    on.write(data);
-    const run_report report = on.toy_run::run_it();
+    fixture.write(data);
+    const run_report report = fixture.toy_run::run_it();
     CHECK(report.total_ms == ms(gate + 3 * disk + load + expert + head));
     CHECK(report.host->disk_bytes == 300'000);
     CHECK(report.bytes.prefetched == 0);
 }
 
 TEST_CASE("causes name the disk, and sum to the whole") {
-    bench on(2);
-    const run_report report = on.run_it({{{0}}, {{0}}, {{1}}});
-    time_causes all;
+    bench fixture(2);
+    const run_report report = fixture.run_it({{{0}}, {{0}}, {{1}}});
+    time_causes causes;
     for (const auto &layer : report.causes)
-        for (const time_causes &phase : layer) all += phase;
-    CHECK(1e-6 * static_cast<double>(all.sum()) == doctest::Approx(report.total_ms));
-    CHECK(all[cause::disk] == static_cast<uint64_t>(2 * disk));
-    CHECK(all[cause::link] == static_cast<uint64_t>(2 * load));
+        for (const time_causes &phase : layer) causes += phase;
+    CHECK(1e-6 * static_cast<double>(causes.sum()) == doctest::Approx(report.total_ms));
+    CHECK(causes[cause::disk] == static_cast<uint64_t>(2 * disk));
+    CHECK(causes[cause::link] == static_cast<uint64_t>(2 * load));
 }
 
 TEST_CASE("the first content of host memory is its policy's") {
-    bench on(2);
-    on.config.host_cache.plugin = "static";
-    const run_report report = on.run_it({{{0}}, {{3}}});
+    bench fixture(2);
+    fixture.config.host_cache.plugin = "static";
+    const run_report report = fixture.run_it({{{0}}, {{3}}});
     // Experts that it chose not to keep pass through.
     CHECK(report.host->requested == 2);
     CHECK(report.host->disk_bytes >= 200'000);
@@ -166,7 +166,7 @@ TEST_CASE("the first content of host memory is its policy's") {
 
 TEST_CASE("a table of hits and reads that a second reference agrees with") {
     // An LRU of pages beside an LRU, by hand: fast memory of 1, host memory of 2, six tokens.
-    bench on(2);
+    bench fixture(2);
     const std::vector<uint16_t> asked{0, 1, 2, 0, 0, 2, 1, 1, 0};
     routing tokens;
     std::vector<uint16_t> fast, host;
@@ -177,20 +177,20 @@ TEST_CASE("a table of hits and reads that a second reference agrees with") {
         if (list.size() > room) list.erase(list.begin());
         return had;
     };
-    for (const uint16_t one : asked) {
-        tokens.push_back({{one}});
+    for (const uint16_t expert : asked) {
+        tokens.push_back({{expert}});
         // Host memory's policy sees every step, also experts that fast memory has.
-        const bool in_host = std::find(host.begin(), host.end(), one) != host.end();
-        const bool missed = !touch(fast, one, 1);
+        const bool in_host = std::find(host.begin(), host.end(), expert) != host.end();
+        const bool missed = !touch(fast, expert, 1);
         if (missed) {
             ++uses;
             hits += in_host;
-            touch(host, one, 2);
+            touch(host, expert, 2);
         } else if (in_host) {
-            touch(host, one, 2);
+            touch(host, expert, 2);
         }
     }
-    const run_report report = on.run_it(tokens);
+    const run_report report = fixture.run_it(tokens);
     CHECK(report.host->requested == uses);
     CHECK(report.host->hits == hits);
     CHECK(report.host->disk_bytes == 100'000 * (uses - hits));

@@ -33,13 +33,13 @@ public:
     template <class Value>
     struct local {
         std::vector<Value> values;
-        explicit local(const host_team &of) : values(of.threads_) {}
+        explicit local(const host_team &team) : values(team.threads_) {}
         Value &operator[](uint32_t thread) { return values[thread]; }
     };
     template <class Value>
     struct local_of_warp {
         std::vector<Value> values;
-        explicit local_of_warp(const host_team &of) : values(of.threads_ / lanes) {}
+        explicit local_of_warp(const host_team &team) : values(team.threads_ / lanes) {}
         Value &operator[](uint32_t warp) { return values[warp]; }
     };
 
@@ -65,49 +65,50 @@ public:
     }
     void barrier() {}
     template <class Value>
-    void tell(Value *to, Value value) {
-        *to = value;
+    void tell(Value *target, Value value) {
+        *target = value;
     }
     void fence() {}
-    void copy16(std::byte *to, const std::byte *from, uint32_t count) {
-        std::memset(to, 0, 16);
-        std::memcpy(to, from, count);
+    void copy16(std::byte *target, const std::byte *source, uint32_t count) {
+        std::memset(target, 0, 16);
+        std::memcpy(target, source, count);
     }
     void copied(uint32_t) {}
 
     // Like shuffles: every lane adds the value of the lane whose number differs in one bit.
     template <class Of>
-    void warp_sum(uint32_t warp, Of &&of) {
-        butterfly(warp, of, [](float a, float b) { return a + b; });
+    void warp_sum(uint32_t warp, Of &&value_of) {
+        butterfly(warp, value_of, [](float a, float b) { return a + b; });
     }
     template <class Of>
-    void warp_most(uint32_t warp, Of &&of) {
-        butterfly(warp, of, [](float a, float b) { return larger(a, b); });
+    void warp_most(uint32_t warp, Of &&value_of) {
+        butterfly(warp, value_of, [](float a, float b) { return larger(a, b); });
     }
     template <class Of>
-    float block_sum(Of &&of) {
+    float block_sum(Of &&value_of) {
         float total = 0;
         for (uint32_t warp = 0; warp < threads_ / lanes; ++warp) {
-            warp_sum(warp, of);
-            total += of(warp * lanes);
+            warp_sum(warp, value_of);
+            total += value_of(warp * lanes);
         }
         return total;
     }
 
     using tile = std::array<float, 256>;
-    void tile_load(tile &to, const float *from, uint32_t stride) {
-        for (uint32_t i = 0; i < 256; ++i) to[i] = from[i / 16 * stride + i % 16];
+    void tile_load(tile &target, const float *source, uint32_t stride) {
+        for (uint32_t i = 0; i < 256; ++i) target[i] = source[i / 16 * stride + i % 16];
     }
-    void tile_store(const tile &from, float *to, uint32_t stride) {
-        for (uint32_t i = 0; i < 256; ++i) to[i / 16 * stride + i % 16] = from[i];
+    void tile_store(const tile &source, float *target, uint32_t stride) {
+        for (uint32_t i = 0; i < 256; ++i) target[i / 16 * stride + i % 16] = source[i];
     }
     // Columns of 16 rows, or of 16 tokens.
     struct rows_tile : std::array<float, 256> {};
     struct tokens_tile : std::array<float, 256> {};
     template <class Tile, class Place>
-    void tile_load(Tile &to, const uint16_t *from, uint32_t line, uint32_t column, Place &&place) {
+    void tile_load(Tile &target, const uint16_t *source, uint32_t line, uint32_t column,
+                   Place &&place) {
         for (uint32_t i = 0; i < 256; ++i)
-            to[i] = float_of_bf16(from[place(line + i / 16, column + i % 16)]);
+            target[i] = float_of_bf16(source[place(line + i / 16, column + i % 16)]);
     }
     // sums[r, t] += sum over k of rows[r, k] tokens[t, k]
     void tile_multiply(tile &sums, const rows_tile &rows, const tokens_tile &tokens) {
@@ -118,12 +119,13 @@ public:
 
 private:
     template <class Of, class Join>
-    void butterfly(uint32_t warp, Of &&of, Join &&join) {
+    void butterfly(uint32_t warp, Of &&value_of, Join &&join) {
         for (uint32_t bit = lanes / 2; bit != 0; bit /= 2) {
-            std::array<float, lanes> before;
-            for (uint32_t lane = 0; lane < lanes; ++lane) before[lane] = of(warp * lanes + lane);
+            std::array<float, lanes> old_values;
             for (uint32_t lane = 0; lane < lanes; ++lane)
-                of(warp * lanes + lane) = join(before[lane], before[lane ^ bit]);
+                old_values[lane] = value_of(warp * lanes + lane);
+            for (uint32_t lane = 0; lane < lanes; ++lane)
+                value_of(warp * lanes + lane) = join(old_values[lane], old_values[lane ^ bit]);
         }
     }
 

@@ -21,15 +21,15 @@ namespace core = moorage::core;
 using core::setting;
 
 const core::registry &policies() {
-    static const core::registry all = [] {
-        core::registry made;
+    static const core::registry registry = [] {
+        core::registry scanned;
         core::set_log_level(core::log_level::off);
         const std::filesystem::path files[] = {std::filesystem::path(MOORAGE_BINARY_DIR) /
                                                "probe/probe.so"};
-        REQUIRE(made.scan(files).ok());
-        return made;
+        REQUIRE(scanned.scan(files).ok());
+        return scanned;
     }();
-    return all;
+    return registry;
 }
 const core::policy &probe() { return policies().policies()[0]; }
 
@@ -46,25 +46,26 @@ bool contains(const std::string &text, const std::string &part) {
     return text.find(part) != std::string::npos;
 }
 
-std::string refusal(const core::settings &given) {
-    const auto made = core::instance::create(probe(), given, {});
-    REQUIRE_FALSE(made.ok());
-    CHECK(made.failure().usage);
-    return made.failure().text;
+std::string refusal(const core::settings &settings) {
+    const auto created = core::instance::create(probe(), settings, {});
+    REQUIRE_FALSE(created.ok());
+    CHECK(created.failure().usage);
+    return created.failure().text;
 }
 
 // The probe's answer to a question: 0 random, 1 clock, 2 parameters, 3 layers, 4 thread.
-uint32_t ask(core::instance &of, uint32_t question) {
+uint32_t ask(core::instance &instance, uint32_t question) {
     const moorage_room room{sizeof(room), 0, question, 0, 1, MOORAGE_DEMAND};
     uint32_t answer = 0;
-    REQUIRE(of.cache->victims(of.plugin(), &room, &answer) == 1);
+    REQUIRE(instance.cache->victims(instance.plugin(), &room, &answer) == 1);
     return answer;
 }
 
-std::unique_ptr<core::instance> make(const core::settings &given, const core::environment &where) {
-    auto made = core::instance::create(probe(), given, where);
-    REQUIRE(made.ok());
-    return std::move(*made);
+std::unique_ptr<core::instance> make(const core::settings &settings,
+                                     const core::environment &environment) {
+    auto created = core::instance::create(probe(), settings, environment);
+    REQUIRE(created.ok());
+    return std::move(*created);
 }
 
 }  // namespace
@@ -123,37 +124,39 @@ TEST_CASE("errors of the policy carry its text") {
 TEST_CASE("the states of an instance are kept") {
     moorage_residency view{};
     view.layers = 5;
-    const auto one = make({}, {.residency = &view});
-    one->deactivate();
-    REQUIRE(one->activate(small_limits()).ok());
-    CHECK(one->limits().slots == 10);
-    CHECK(ask(*one, 3) == 5);
-    CHECK(contains(one->activate(small_limits()).failure().text, "activate on an active instance"));
-    one->deactivate();
-    CHECK(one->activate(small_limits()).ok());
-    CHECK((one->cache != nullptr));
-    CHECK((one->prefetch == nullptr));
-    CHECK((one->cache->on_load == nullptr));
+    const auto instance = make({}, {.residency = &view});
+    instance->deactivate();
+    REQUIRE(instance->activate(small_limits()).ok());
+    CHECK(instance->limits().slots == 10);
+    CHECK(ask(*instance, 3) == 5);
+    CHECK(contains(instance->activate(small_limits()).failure().text,
+                   "activate on an active instance"));
+    instance->deactivate();
+    CHECK(instance->activate(small_limits()).ok());
+    CHECK((instance->cache != nullptr));
+    CHECK((instance->prefetch == nullptr));
+    CHECK((instance->cache->on_load == nullptr));
 }
 
 TEST_CASE("random numbers follow from seed and name, and start again at activate and reset") {
-    const auto draw = [](core::instance &from) {
+    const auto draw = [](core::instance &instance) {
         std::vector<uint32_t> drawn;
-        for (int i = 0; i < 8; ++i) drawn.push_back(ask(from, 0));
+        for (int i = 0; i < 8; ++i) drawn.push_back(ask(instance, 0));
         return drawn;
     };
-    const auto one = make({}, {.seed = 1}), same = make({}, {.seed = 1}),
-               other = make({}, {.seed = 2});
-    for (auto *each : {&one, &same, &other}) REQUIRE((*each)->activate(small_limits()).ok());
-    const auto first = draw(*one);
+    const auto instance = make({}, {.seed = 1}), same = make({}, {.seed = 1}),
+               other_seed = make({}, {.seed = 2});
+    for (auto *created : {&instance, &same, &other_seed})
+        REQUIRE((*created)->activate(small_limits()).ok());
+    const auto first = draw(*instance);
     CHECK(first == draw(*same));
-    CHECK(first != draw(*other));
-    CHECK(first != draw(*one));
-    one->reset();
-    CHECK(first == draw(*one));
-    one->deactivate();
-    REQUIRE(one->activate(small_limits()).ok());
-    CHECK(first == draw(*one));
+    CHECK(first != draw(*other_seed));
+    CHECK(first != draw(*instance));
+    instance->reset();
+    CHECK(first == draw(*instance));
+    instance->deactivate();
+    REQUIRE(instance->activate(small_limits()).ok());
+    CHECK(first == draw(*instance));
     CHECK(core::policy_stream(1, "lru").next() != core::policy_stream(1, "lfu").next());
 }
 
@@ -169,27 +172,27 @@ TEST_CASE("random numbers are spread evenly") {
 
 TEST_CASE("clock and thread-check answer what is true at the time") {
     uint64_t now = 17;
-    const auto one = make({}, {.now_ns = &now});
-    REQUIRE(one->activate(small_limits()).ok());
-    CHECK(ask(*one, 1) == 17);
+    const auto instance = make({}, {.now_ns = &now});
+    REQUIRE(instance->activate(small_limits()).ok());
+    CHECK(ask(*instance, 1) == 17);
     now = 99;
-    CHECK(ask(*one, 1) == 99);
-    CHECK(ask(*one, 4) == 0);
+    CHECK(ask(*instance, 1) == 99);
+    CHECK(ask(*instance, 4) == 0);
     {
         const core::instance::stepping mark;
-        CHECK(ask(*one, 4) == 2);
+        CHECK(ask(*instance, 4) == 2);
     }
-    CHECK(ask(*one, 4) == 0);
+    CHECK(ask(*instance, 4) == 0);
     // A call of a table that is no step.
     const moorage_room room{sizeof(room), 0, 0, 0, 1, MOORAGE_BUDGET};
     uint32_t answer = 0;
-    REQUIRE(one->call(core::entry_point::fill, one->cache->fill, &room, &answer) == 1);
+    REQUIRE(instance->call(core::entry_point::fill, instance->cache->fill, &room, &answer) == 1);
     CHECK(answer == 1);
     {
-        const core::in_control mark = one->marked();
-        CHECK(ask(*one, 4) == 1);
+        const core::in_control mark = instance->marked();
+        CHECK(ask(*instance, 4) == 1);
     }
-    CHECK(ask(*one, 4) == 0);
+    CHECK(ask(*instance, 4) == 0);
     const auto timeless = make({}, {});
     CHECK(ask(*timeless, 1) == 0);
 }
@@ -207,9 +210,9 @@ TEST_CASE("a policy that needs the future gets it or is refused") {
     REQUIRE_FALSE(blind.ok());
     CHECK(contains(blind.failure().text,
                    "prefetch plugin probe_oracle needs the whole trace in advance"));
-    auto made = core::instance::create(oracle, {}, {.future = &future});
-    REQUIRE(made.ok());
-    core::instance &seer = **made;
+    auto created = core::instance::create(oracle, {}, {.future = &future});
+    REQUIRE(created.ok());
+    core::instance &seer = **created;
     REQUIRE(seer.activate(small_limits()).ok());
     seer.reset();
     CHECK(future.rewound == 2);

@@ -21,10 +21,10 @@ namespace moorage::core::kernel_codes_test {
 namespace {
 
 std::vector<weight_type> types_in_codes() {
-    std::vector<weight_type> all;
-    for (const weight_format &one : weight_formats)
-        if (practice_of(one.type) == activation_form::codes) all.push_back(one.type);
-    return all;
+    std::vector<weight_type> types;
+    for (const weight_format &format : weight_formats)
+        if (usual_form_of(format.type) == activation_form::codes) types.push_back(format.type);
+    return types;
 }
 
 template <class Body>
@@ -46,17 +46,17 @@ double as_binary16(double value) {
 
 // 16 values, or 32 with the scale in binary16, as a number times integers of 127 at most, the
 // nearest.
-std::vector<double> rounded(const float *from, uint32_t count, uint32_t shared) {
+std::vector<double> rounded(const float *source, uint32_t count, uint32_t shared) {
     std::vector<double> values(count);
     for (uint32_t begin = 0; begin < count; begin += shared) {
         float largest = 0;
         for (uint32_t i = 0; i < shared; ++i)
-            largest = std::max(largest, std::abs(from[begin + i]));
-        const float own = largest / 127;
-        const double scale = shared == 32 ? as_binary16(own) : own;
+            largest = std::max(largest, std::abs(source[begin + i]));
+        const float exact_scale = largest / 127;
+        const double scale = shared == 32 ? as_binary16(exact_scale) : exact_scale;
         for (uint32_t i = 0; i < shared; ++i)
             values[begin + i] =
-                largest == 0 ? 0 : std::nearbyint(from[begin + i] * (127 / largest)) * scale;
+                largest == 0 ? 0 : std::nearbyint(source[begin + i] * (127 / largest)) * scale;
     }
     return values;
 }
@@ -68,12 +68,12 @@ uint32_t columns_for(std::mt19937_64 &random, weight_type type, uint32_t most) {
 
 void run(thread_pool &pool, uint32_t tokens, const random_matrix &weights, float_rows &input,
          const std::vector<float> &bias, bool finely, float_rows &output) {
-    const product one{.weights = &weights.view(),
-                      .input = input.view(),
-                      .output = output.view(),
-                      .bias = bias,
-                      .finely = finely};
-    multiply(pool, tokens, {&one, 1});
+    const product operands{.weights = &weights.view(),
+                           .input = input.view(),
+                           .output = output.view(),
+                           .bias = bias,
+                           .finely = finely};
+    multiply(pool, tokens, {&operands, 1});
 }
 
 void check_values(const random_matrix &weights, float_rows &input, uint32_t tokens,
@@ -100,7 +100,7 @@ void check_values(const random_matrix &weights, float_rows &input, uint32_t toke
 }
 
 TEST_CASE("every format in codes, few tokens and many") {
-    thread_pool one(1, arithmetic::fast), three(3, arithmetic::fast);
+    thread_pool one_thread(1, arithmetic::fast), three_threads(3, arithmetic::fast);
     for (const weight_type type : types_in_codes()) {
         CAPTURE(name_of(type));
         for (uint32_t round = 0; round < 8; ++round) {
@@ -114,9 +114,9 @@ TEST_CASE("every format in codes, few tokens and many") {
             std::map<bool, float_rows> kept;  // by whether multiply-adds round once
             with_each_target([&](const std::string &target) {
                 float_rows got(tokens, weights.view().rows), apart = got, threads = got;
-                run(one, tokens, weights, input, bias, finely, got);
+                run(one_thread, tokens, weights, input, bias, finely, got);
                 check_values(weights, input, tokens, bias, finely, got);
-                run(three, tokens, weights, input, bias, finely, threads);
+                run(three_threads, tokens, weights, input, bias, finely, threads);
                 CHECK(got.same_bits(threads));
                 for (uint32_t t = 0; t < tokens; ++t) {
                     const product alone{.weights = &weights.view(),
@@ -124,7 +124,7 @@ TEST_CASE("every format in codes, few tokens and many") {
                                         .output = {&apart.at(t, 0), 1},
                                         .bias = bias,
                                         .finely = finely};
-                    multiply(one, 1, {&alone, 1});
+                    multiply(one_thread, 1, {&alone, 1});
                 }
                 CHECK(got.same_bits(apart));
                 const bool once = target.starts_with("AVX") || target.starts_with("NEON");
@@ -184,10 +184,10 @@ TEST_CASE("16 activations as codes: the nearest, halves to even, none lost and n
             CHECK(std::isnan(chunk.scales[0]));
         }
         // 32 share a scale of binary16, and a sum.
-        alignas(64) float more[32] = {};
-        more[3] = 254.1F;
-        more[20] = -100;
-        vector_codes().round(more, 32, &chunk, 14);
+        alignas(64) float wide_values[32] = {};
+        wide_values[3] = 254.1F;
+        wide_values[20] = -100;
+        vector_codes().round(wide_values, 32, &chunk, 14);
         CHECK(chunk.scales[14] == 2.0F);
         CHECK(chunk.scales[15] == 2.0F);
         CHECK(chunk.codes[14 * 16 + 20] == -50);
@@ -215,16 +215,16 @@ struct coded_expert {
           up_bias(random_floats(random, intermediate)),
           down_bias(random_floats(random, hidden)) {}
     mlp_weights segment(uint32_t first, uint32_t count) const {
-        mlp_weights of{gate.view(), up.view(), down.view(), {}, {}, down_bias};
-        for (matrix *one : {&of.gate, &of.up}) {
-            one->data += first * one->row_bytes;
-            one->rows = count;
+        mlp_weights weights{gate.view(), up.view(), down.view(), {}, {}, down_bias};
+        for (matrix *projection : {&weights.gate, &weights.up}) {
+            projection->data += first * projection->row_bytes;
+            projection->rows = count;
         }
-        of.down.columns = count;
-        of.down.data += bytes_of_columns(of.down.type, first);
-        of.gate_bias = std::span(gate_bias).subspan(first, count);
-        of.up_bias = std::span(up_bias).subspan(first, count);
-        return of;
+        weights.down.columns = count;
+        weights.down.data += bytes_of_columns(weights.down.type, first);
+        weights.gate_bias = std::span(gate_bias).subspan(first, count);
+        weights.up_bias = std::span(up_bias).subspan(first, count);
+        return weights;
     }
 };
 
@@ -260,29 +260,29 @@ double row_times(const random_matrix &weights, uint32_t row, const std::vector<d
     for (uint32_t i = 0; i < values.size(); ++i) sum += weights.at(row, i) * values[i];
     return sum;
 }
-std::vector<double> computed(const coded_expert &by, std::vector<double> input) {
+std::vector<double> computed(const coded_expert &expert, std::vector<double> input) {
     input = rounded(std::move(input));
-    std::vector<double> inner(by.gate_bias.size()), output(by.down_bias.size());
+    std::vector<double> inner(expert.gate_bias.size()), output(expert.down_bias.size());
     for (uint32_t i = 0; i < inner.size(); ++i) {
-        const double gate = row_times(by.gate, i, input) + by.gate_bias[i];
-        const double up = row_times(by.up, i, input) + by.up_bias[i];
+        const double gate = row_times(expert.gate, i, input) + expert.gate_bias[i];
+        const double up = row_times(expert.up, i, input) + expert.up_bias[i];
         inner[i] = gate / (1 + std::exp(-gate)) * up;
     }
     inner = rounded(std::move(inner));
     for (uint32_t i = 0; i < output.size(); ++i)
-        output[i] = row_times(by.down, i, inner) + by.down_bias[i];
+        output[i] = row_times(expert.down, i, inner) + expert.down_bias[i];
     return output;
 }
 
 TEST_CASE("experts of every format round 16 activations to a scale") {
     thread_pool fast(2, arithmetic::fast), exact(2);
     mlp_kernel in_codes(fast), in_floats(exact);
-    for (const auto &[type, down] : {std::pair{weight_type::q8_0, weight_type::q4_0},
-                                     std::pair{weight_type::q5_1, weight_type::q4_k},
-                                     std::pair{weight_type::q6_k, weight_type::q8_0}}) {
+    for (const auto &[type, down_type] : {std::pair{weight_type::q8_0, weight_type::q4_0},
+                                          std::pair{weight_type::q5_1, weight_type::q4_k},
+                                          std::pair{weight_type::q6_k, weight_type::q8_0}}) {
         std::mt19937_64 random(5);
         const uint32_t hidden = 256, intermediate = 512;
-        const coded_expert expert(random, type, down, hidden, intermediate);
+        const coded_expert expert(random, type, down_type, hidden, intermediate);
         const mlp_weights whole = expert.segment(0, intermediate);
         for (const uint32_t tokens : {2u, 9u}) {
             float_rows input(random, tokens, hidden), got(tokens, hidden), slow(tokens, hidden);
@@ -305,45 +305,47 @@ TEST_CASE("experts of every format round 16 activations to a scale") {
 
 TEST_CASE("experts: tokens apart, threads and segments change no bit") {
     struct shape {
-        weight_type type, down;
+        weight_type type, down_type;
         uint32_t hidden, intermediate;
     };
-    thread_pool one(1, arithmetic::fast), three(3, arithmetic::fast);
-    for (const shape &of : {shape{weight_type::q8_0, weight_type::q4_0, 96, 352},
-                            shape{weight_type::q4_k, weight_type::q6_k, 256, 768},
-                            shape{weight_type::q4_k, weight_type::q5_0, 512, 608}}) {
+    thread_pool one_thread(1, arithmetic::fast), three_threads(3, arithmetic::fast);
+    for (const shape &dimensions : {shape{weight_type::q8_0, weight_type::q4_0, 96, 352},
+                                    shape{weight_type::q4_k, weight_type::q6_k, 256, 768},
+                                    shape{weight_type::q4_k, weight_type::q5_0, 512, 608}}) {
         std::mt19937_64 random(9);
-        const coded_expert expert(random, of.type, of.down, of.hidden, of.intermediate);
+        const coded_expert expert(random, dimensions.type, dimensions.down_type, dimensions.hidden,
+                                  dimensions.intermediate);
         const uint32_t tokens = 19;
-        float_rows input(random, tokens, of.hidden);
-        const mlp_weights whole = expert.segment(0, of.intermediate);
-        const uint32_t part = parts_of(of.intermediate, part_unit_of(whole.down)).part;
+        float_rows input(random, tokens, dimensions.hidden);
+        const mlp_weights whole = expert.segment(0, dimensions.intermediate);
+        const uint32_t part = parts_of(dimensions.intermediate, part_unit_of(whole.down)).part;
         with_each_target([&](const std::string &) {
-            mlp_kernel kernel(one), wide(three);
-            float_rows all(tokens, of.hidden), apart = all, cut = all, threads = all;
-            kernel(call_of(whole, of.intermediate, 0, tokens, input, all));
-            wide(call_of(whole, of.intermediate, 0, tokens, input, threads));
-            CHECK(all.same_bits(threads));
+            mlp_kernel kernel(one_thread), wide(three_threads);
+            float_rows together(tokens, dimensions.hidden), apart = together, cut = together,
+                                                            threads = together;
+            kernel(call_of(whole, dimensions.intermediate, 0, tokens, input, together));
+            wide(call_of(whole, dimensions.intermediate, 0, tokens, input, threads));
+            CHECK(together.same_bits(threads));
             for (uint32_t t = 0; t < tokens; ++t) {
-                mlp_call call = call_of(whole, of.intermediate, 0, 1, input, apart);
+                mlp_call call = call_of(whole, dimensions.intermediate, 0, 1, input, apart);
                 call.gathered = &t;
                 call.output.data = &apart.at(t, 0);
                 kernel(call);
             }
-            CHECK(all.same_bits(apart));
+            CHECK(together.same_bits(apart));
             const mlp_weights top = expert.segment(0, part),
-                              rest = expert.segment(part, of.intermediate - part);
-            kernel(call_of(top, of.intermediate, 0, tokens, input, cut));
-            kernel(call_of(rest, of.intermediate, part, tokens, input, cut));
-            CHECK(all.same_bits(cut));
+                              rest = expert.segment(part, dimensions.intermediate - part);
+            kernel(call_of(top, dimensions.intermediate, 0, tokens, input, cut));
+            kernel(call_of(rest, dimensions.intermediate, part, tokens, input, cut));
+            CHECK(together.same_bits(cut));
             thread_pool exact(1);
             mlp_kernel slow(exact);
-            float_rows near(tokens, of.hidden);
-            slow(call_of(whole, of.intermediate, 0, tokens, input, near));
+            float_rows near(tokens, dimensions.hidden);
+            slow(call_of(whole, dimensions.intermediate, 0, tokens, input, near));
             double apart_by = 0, size = 0;
             for (uint32_t t = 0; t < tokens; ++t)
-                for (uint32_t i = 0; i < of.hidden; ++i) {
-                    apart_by += std::pow(all.at(t, i) - near.at(t, i), 2);
+                for (uint32_t i = 0; i < dimensions.hidden; ++i) {
+                    apart_by += std::pow(together.at(t, i) - near.at(t, i), 2);
                     size += std::pow(near.at(t, i), 2);
                 }
             CHECK(std::sqrt(apart_by / size) < 0.02);
@@ -359,19 +361,19 @@ double as_bfloat(float value) {
     return std::nearbyint(value / unit) * unit;
 }
 
-// Calls `what` for every instruction set, with matrix registers where there are some, and without.
+// Calls `body` for every instruction set, with matrix registers where there are some, and without.
 template <class What>
-void with_each_kind_of_pairs(const What &what) {
+void with_each_kind_of_pairs(const What &body) {
     for (const bool registers : {true, false}) {
         CAPTURE(registers);
         use_matrix_registers(registers);
-        with_each_target([&](const std::string &) { what(); });
+        with_each_target([&](const std::string &) { body(); });
     }
     use_matrix_registers(true);
 }
 
 TEST_CASE("bf16 weights meet activations of bf16 in panels, and of float32 in rows") {
-    thread_pool one(1, arithmetic::fast), three(3, arithmetic::fast);
+    thread_pool one_thread(1, arithmetic::fast), three_threads(3, arithmetic::fast);
     for (uint32_t round = 0; round < 8; ++round) {
         std::mt19937_64 random(round);
         const uint32_t tokens = round < 2 ? 3 : 7 + random() % 40;
@@ -381,8 +383,8 @@ TEST_CASE("bf16 weights meet activations of bf16 in panels, and of float32 in ro
         const auto bias = random_floats(random, round % 2 ? weights.view().rows : 0);
         with_each_kind_of_pairs([&] {
             float_rows got(tokens, weights.view().rows), threads = got;
-            run(one, tokens, weights, input, bias, false, got);
-            run(three, tokens, weights, input, bias, false, threads);
+            run(one_thread, tokens, weights, input, bias, false, got);
+            run(three_threads, tokens, weights, input, bias, false, threads);
             CHECK(got.same_bits(threads));
             const bool rounds = tokens > STREAM_TOKENS_MAX && vector_pair_panels() != nullptr;
             uint32_t wrong = 0;
@@ -403,7 +405,7 @@ TEST_CASE("bf16 weights meet activations of bf16 in panels, and of float32 in ro
 }
 
 TEST_CASE("experts of bf16: threads, segments and further tokens change no bit") {
-    thread_pool one(1, arithmetic::fast), three(3, arithmetic::fast);
+    thread_pool one_thread(1, arithmetic::fast), three_threads(3, arithmetic::fast);
     for (const uint32_t tokens : {7u, 16u, 33u, 83u}) {
         std::mt19937_64 random(tokens);
         const coded_expert expert(random, weight_type::bf16, weight_type::bf16, 70, 608);
@@ -411,20 +413,20 @@ TEST_CASE("experts of bf16: threads, segments and further tokens change no bit")
         const uint32_t part = parts_of(608, part_unit_of(whole.down)).part;
         float_rows input(random, tokens, 70);
         with_each_kind_of_pairs([&] {
-            mlp_kernel kernel(one), wide(three);
-            float_rows all(tokens, 70), cut = all, threads = all, fewer(tokens, 70);
-            kernel(call_of(whole, 608, 0, tokens, input, all));
+            mlp_kernel kernel(one_thread), wide(three_threads);
+            float_rows together(tokens, 70), cut = together, threads = together, fewer(tokens, 70);
+            kernel(call_of(whole, 608, 0, tokens, input, together));
             wide(call_of(whole, 608, 0, tokens, input, threads));
-            CHECK(all.same_bits(threads));
+            CHECK(together.same_bits(threads));
             for (uint32_t first = 0; first < 608; first += part) {
                 const mlp_weights segment = expert.segment(first, std::min(part, 608 - first));
                 kernel(call_of(segment, 608, first, tokens, input, cut));
             }
-            CHECK(all.same_bits(cut));
+            CHECK(together.same_bits(cut));
             mlp_call call = call_of(whole, 608, 0, 7, input, fewer);
             kernel(call);
             for (uint32_t t = 0; t < 7; ++t)
-                CHECK(std::memcmp(&fewer.at(t, 0), &all.at(t, 0), 70 * sizeof(float)) == 0);
+                CHECK(std::memcmp(&fewer.at(t, 0), &together.at(t, 0), 70 * sizeof(float)) == 0);
         });
     }
 }

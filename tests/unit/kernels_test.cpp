@@ -63,7 +63,7 @@ void check_product(const random_matrix &weights, const float_rows &input, uint32
 
 TEST_CASE("products of random shapes") {
     std::mt19937_64 random(1);
-    thread_pool one(1), three(3);
+    thread_pool one_thread(1), three_threads(3);
     with_each_target([&] {
         for (const weight_type type : TYPES)
             for (uint32_t round = 0; round < 24; ++round) {
@@ -72,28 +72,29 @@ TEST_CASE("products of random shapes") {
                 // Two products with the same input and one with its own.
                 random_matrix a(random, type, 1 + random() % 150, columns, random() % 9);
                 random_matrix b(random, type, 1 + random() % 40, columns, 0);
-                const uint32_t other = columns_for(random, weight_type::bf16, 100);
-                random_matrix c(random, weight_type::bf16, 1 + random() % 70, other);
-                float_rows shared(random, tokens, columns), own(random, tokens, other);
+                const uint32_t other_columns = columns_for(random, weight_type::bf16, 100);
+                random_matrix c(random, weight_type::bf16, 1 + random() % 70, other_columns);
+                float_rows shared(random, tokens, columns),
+                    separate_input(random, tokens, other_columns);
                 const auto bias = random_floats(random, b.view().rows);
                 CAPTURE(name_of(type));
                 CAPTURE(tokens);
                 CAPTURE(columns);
                 const auto run = [&](thread_pool &pool, float_rows &x, float_rows &y,
                                      float_rows &z) {
-                    const product all[] = {{&a.view(), shared.view(), x.view(), {}},
-                                           {&b.view(), shared.view(), y.view(), bias},
-                                           {&c.view(), own.view(), z.view(), {}}};
-                    multiply(pool, tokens, all);
+                    const product products[] = {{&a.view(), shared.view(), x.view(), {}},
+                                                {&b.view(), shared.view(), y.view(), bias},
+                                                {&c.view(), separate_input.view(), z.view(), {}}};
+                    multiply(pool, tokens, products);
                 };
                 float_rows x(tokens, a.view().rows), y(tokens, b.view().rows),
                     z(tokens, c.view().rows);
                 float_rows x3 = x, y3 = y, z3 = z;
-                run(one, x, y, z);
+                run(one_thread, x, y, z);
                 check_product(a, shared, tokens, {}, x);
                 check_product(b, shared, tokens, bias, y);
-                check_product(c, own, tokens, {}, z);
-                run(three, x3, y3, z3);
+                check_product(c, separate_input, tokens, {}, z);
+                run(three_threads, x3, y3, z3);
                 CHECK((x.same_bits(x3) && y.same_bits(y3) && z.same_bits(z3)));
             }
     });
@@ -106,10 +107,10 @@ TEST_CASE("more products than one loop takes, none, and no tokens") {
     float_rows input(random, 9, 40);
     for (const uint32_t tokens : {1u, 9u}) {
         std::vector<float_rows> outputs(150, float_rows(tokens, 5));
-        std::vector<product> all;
+        std::vector<product> products;
         for (float_rows &output : outputs)
-            all.push_back({&weights.view(), input.view(), output.view(), {}});
-        multiply(pool, tokens, all);
+            products.push_back({&weights.view(), input.view(), output.view(), {}});
+        multiply(pool, tokens, products);
         for (const float_rows &output : outputs) check_product(weights, input, tokens, {}, output);
     }
     multiply(pool, 3, {});
@@ -172,7 +173,7 @@ struct random_expert {
         return part;
     }
 
-    void check(const mlp_call &call, const float_rows &input, const float_rows &before,
+    void check(const mlp_call &call, const float_rows &input, const float_rows &initial_output,
                const float_rows &output) const {
         uint32_t wrong = 0;
         std::vector<double> act(intermediate), act_size(intermediate);
@@ -194,7 +195,7 @@ struct random_expert {
             }
             for (uint32_t r = 0; r < hidden; ++r) {
                 double sum = down_bias.empty() ? 0 : down_bias[r];
-                if (call.add) sum += before.at(t, r);
+                if (call.add) sum += initial_output.at(t, r);
                 double size = std::abs(sum);
                 for (uint32_t i = 0; i < intermediate; ++i) {
                     sum += down.at(r, i) * act[i];
@@ -213,8 +214,8 @@ constexpr activation_kind ACTIVATIONS[] = {activation_kind::silu, activation_kin
 
 TEST_CASE("experts: gathered tokens, biases, adding, every activation") {
     std::mt19937_64 random(3);
-    thread_pool one(1), two(2), three(3);
-    mlp_kernel alone(one), pair(two), trio(three);
+    thread_pool one_thread(1), two_threads(2), three_threads(3);
+    mlp_kernel alone(one_thread), pair(two_threads), trio(three_threads);
     with_each_target([&] {
         for (const weight_type type : TYPES)
             for (uint32_t round = 0; round < 16; ++round) {
@@ -227,9 +228,9 @@ TEST_CASE("experts: gathered tokens, biases, adding, every activation") {
                 for (uint32_t &row : gathered) row = random() % 80;
                 const mlp_weights whole = expert.segment(0, intermediate);
                 const bool add = random() % 2;
-                const float_rows before =
+                const float_rows initial_output =
                     add ? float_rows(random, tokens, hidden) : float_rows(tokens, hidden);
-                float_rows a = before, b = before, c = before;
+                float_rows a = initial_output, b = initial_output, c = initial_output;
                 mlp_call call{&whole,
                               intermediate,
                               0,
@@ -248,7 +249,7 @@ TEST_CASE("experts: gathered tokens, biases, adding, every activation") {
                 CAPTURE(intermediate);
                 CAPTURE(round);
                 alone(call);
-                expert.check(call, input, before, a);
+                expert.check(call, input, initial_output, a);
                 call.output = b.view();
                 pair(call);
                 call.output = c.view();
@@ -260,8 +261,8 @@ TEST_CASE("experts: gathered tokens, biases, adding, every activation") {
 
 TEST_CASE("an expert in segments has the bits of the whole, however it is split") {
     std::mt19937_64 random(4);
-    thread_pool one(1), two(2);
-    mlp_kernel alone(one), pair(two);
+    thread_pool one_thread(1), two_threads(2);
+    mlp_kernel alone(one_thread), pair(two_threads);
     with_each_target([&] {
         for (const weight_type type : TYPES)
             for (uint32_t intermediate : {64u, 320u, 704u})
@@ -280,8 +281,8 @@ TEST_CASE("an expert in segments has the bits of the whole, however it is split"
                             first != 0, unit};
                     };
                     float_rows whole(tokens, hidden);
-                    const mlp_weights all = expert.segment(0, intermediate);
-                    alone(call(all, 0, intermediate, whole));
+                    const mlp_weights full_expert = expert.segment(0, intermediate);
+                    alone(call(full_expert, 0, intermediate, whole));
                     const expert_parts parts = parts_of(intermediate, unit);
                     // Every set of borders between parts.
                     const uint32_t borders = parts.count() - 1;
@@ -303,18 +304,18 @@ TEST_CASE("an expert in segments has the bits of the whole, however it is split"
 
 TEST_CASE("experts together have the bits of each alone") {
     std::mt19937_64 random(5);
-    thread_pool two(2), three(3);
-    mlp_kernel alone(two), together(three);
+    thread_pool two_threads(2), three_threads(3);
+    mlp_kernel alone(two_threads), together(three_threads);
     const uint32_t hidden = 64, intermediate = 96, experts = 100;
     const random_expert expert(random, weight_type::bf16, hidden, intermediate, false);
     const mlp_weights whole = expert.segment(0, intermediate);
     float_rows input(random, 40, hidden);
-    std::vector<float_rows> single, all;
+    std::vector<float_rows> single, joint_outputs;
     std::vector<mlp_call> calls;
     for (uint32_t i = 0; i < experts; ++i) {
         const uint32_t tokens = i % 7 == 0 ? 0 : i % 5 == 0 ? 20 + i % 20 : 1 + i % 4;
         single.emplace_back(std::max(tokens, 1u), hidden);
-        all.emplace_back(std::max(tokens, 1u), hidden);
+        joint_outputs.emplace_back(std::max(tokens, 1u), hidden);
         calls.push_back({&whole,
                          intermediate,
                          0,
@@ -330,10 +331,10 @@ TEST_CASE("experts together have the bits of each alone") {
     for (uint32_t i = 0; i < experts; ++i) {
         calls[i].output = single[i].view();
         alone(calls[i]);
-        calls[i].output = all[i].view();
+        calls[i].output = joint_outputs[i].view();
     }
     together(calls);
-    for (uint32_t i = 0; i < experts; ++i) CHECK(single[i].same_bits(all[i]));
+    for (uint32_t i = 0; i < experts; ++i) CHECK(single[i].same_bits(joint_outputs[i]));
 }
 
 struct random_attention {
@@ -342,7 +343,7 @@ struct random_attention {
     uint32_t streams;
     std::vector<float_rows> caches;
     std::vector<const float *> keys, values;
-    std::vector<uint32_t> from, positions;
+    std::vector<uint32_t> first_positions, positions;
     float_rows query;
     std::vector<float> sinks;
     attention_call call{};
@@ -372,7 +373,7 @@ struct random_attention {
             keys.push_back(caches[2 * stream].view().data);
             values.push_back(latent ? keys.back() : caches[2 * stream + 1].view().data);
             positions.push_back(next[stream]++);
-            from.push_back(window && positions[t] > 20 ? positions[t] - 20 : 0);
+            first_positions.push_back(window && positions[t] > 20 ? positions[t] - 20 : 0);
         }
         if (random() % 2) sinks = random_floats(random, heads);
         call = {tokens,
@@ -387,7 +388,7 @@ struct random_attention {
                 values.data(),
                 caches[0].view().stride,
                 latent ? caches[0].view().stride : caches[1].view().stride,
-                from.data(),
+                first_positions.data(),
                 positions.data(),
                 sinks};
     }
@@ -399,7 +400,7 @@ struct random_attention {
                 const size_t kv_head = head / (heads / kv_heads);
                 std::vector<double> weights;
                 double most = sinks.empty() ? -INFINITY : sinks[head];
-                for (size_t p = from[t]; p <= positions[t]; ++p) {
+                for (size_t p = first_positions[t]; p <= positions[t]; ++p) {
                     const float *key = keys[t] + p * call.key_stride + kv_head * head_dim;
                     double score = 0;
                     for (uint32_t i = 0; i < head_dim; ++i)
@@ -412,9 +413,9 @@ struct random_attention {
                 for (uint32_t i = 0; i < value_dim; ++i) {
                     double sum = 0;
                     for (size_t p = 0; p < weights.size(); ++p)
-                        sum +=
-                            weights[p] / total *
-                            values[t][(from[t] + p) * call.value_stride + kv_head * value_dim + i];
+                        sum += weights[p] / total *
+                               values[t][(first_positions[t] + p) * call.value_stride +
+                                         kv_head * value_dim + i];
                     wrong += !(std::abs(output.at(t, head * value_dim + i) - sum) <= 3e-5);
                 }
             }
@@ -424,7 +425,7 @@ struct random_attention {
 
 TEST_CASE("attention: grouped and latent heads, windows, sinks, streams of a batch") {
     std::mt19937_64 random(6);
-    thread_pool one(1), two(2), three(3);
+    thread_pool one_thread(1), two_threads(2), three_threads(3);
     with_each_target([&] {
         for (uint32_t round = 0; round < 30; ++round) {
             const uint32_t tokens = round % 3 == 0 ? 1 : 1 + random() % 40;
@@ -438,12 +439,12 @@ TEST_CASE("attention: grouped and latent heads, windows, sinks, streams of a bat
             CAPTURE(attention.value_dim);
             float_rows a(tokens, attention.heads * attention.value_dim), b = a, c = a;
             attention.call.output = a.view();
-            attend(one, attention.call);
+            attend(one_thread, attention.call);
             attention.check(a);
             attention.call.output = b.view();
-            attend(two, attention.call);
+            attend(two_threads, attention.call);
             attention.call.output = c.view();
-            attend(three, attention.call);
+            attend(three_threads, attention.call);
             CHECK((a.same_bits(b) && a.same_bits(c)));
         }
     });
@@ -462,7 +463,7 @@ TEST_CASE("attention with scores far apart") {
             std::vector<float> output(tokens, NAN);
             const std::vector<const float *> keys(tokens, cache.data()),
                 values(tokens, from_value.data());
-            const std::vector<uint32_t> from(tokens, 0), positions(tokens, 299);
+            const std::vector<uint32_t> first_positions(tokens, 0), positions(tokens, 299);
             attend(pool, {tokens,
                           1,
                           1,
@@ -475,7 +476,7 @@ TEST_CASE("attention with scores far apart") {
                           values.data(),
                           1,
                           1,
-                          from.data(),
+                          first_positions.data(),
                           positions.data(),
                           {}});
             for (const float got : output) CHECK(got == doctest::Approx(best));
@@ -489,13 +490,14 @@ TEST_CASE("widening gives the exact value of every weight") {
             for (uint32_t round = 0; round < 8; ++round) {
                 const uint32_t columns = columns_for(random, type, 130);
                 random_matrix weights(random, type, 3, columns);
-                std::vector<float> out(columns + 1, NAN);
+                std::vector<float> widened(columns + 1, NAN);
                 for (uint32_t row = 0; row < 3; ++row) {
-                    widen(weights.view(), row, out.data());
+                    widen(weights.view(), row, widened.data());
                     uint32_t wrong = 0;
-                    for (uint32_t c = 0; c < columns; ++c) wrong += out[c] != weights.at(row, c);
+                    for (uint32_t c = 0; c < columns; ++c)
+                        wrong += widened[c] != weights.at(row, c);
                     CHECK(wrong == 0);
-                    CHECK(std::isnan(out[columns]));
+                    CHECK(std::isnan(widened[columns]));
                 }
             }
     });

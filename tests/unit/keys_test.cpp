@@ -30,8 +30,8 @@ const std::string whole_text =
     "[source]\nmodel = \"demo\"\n"
     "[emulator]\npolicy_time = \"declared\"\n";
 
-bool is_section(const key_table &of) {
-    return of.called.starts_with('[') && of.name.find("cluster") != 0;
+bool is_section(const key_table &table) {
+    return table.title.starts_with('[') && table.name.find("cluster") != 0;
 }
 
 std::string with_exponent(double value) { return format("{:.17e}", value); }
@@ -44,8 +44,8 @@ TEST_CASE("every row says what it takes and means, once") {
         CAPTURE(table.name);
         CHECK_FALSE(table.meaning.empty());
         std::set<std::string_view> names;
-        for (const told_key &one : table.keys) {
-            const config_key &key = *one.key;
+        for (const documented_key &entry : table.keys) {
+            const config_key &key = *entry.key;
             CAPTURE(key.name);
             ++rows;
             CHECK(is_bare_key(key.name));
@@ -53,16 +53,17 @@ TEST_CASE("every row says what it takes and means, once") {
             CHECK_FALSE(key.meaning.empty());
             CHECK_FALSE(key.meaning.ends_with('.'));
             CHECK(key.meaning.find('|') == std::string_view::npos);  // of a page's tables
-            CHECK_FALSE(text_of(key.takes).empty());
-            CHECK(key.takes.least <= key.takes.most);
-            CHECK(key.takes.low <= key.takes.high);
+            CHECK_FALSE(text_of(key.accepted).empty());
+            CHECK(key.accepted.least <= key.accepted.most);
+            CHECK(key.accepted.low <= key.accepted.high);
             // Names that end in a unit mean it.
             if (const quantity_unit named = unit_of_name(key.name); named != quantity_unit::none)
-                if (key.takes.kind != value_kind::other)
-                    if (key.name != "weight_bytes") CHECK(key.takes.unit == named);
-            if (key.takes.kind == value_kind::word && one.usual.starts_with('"')) {
-                const std::vector<std::string> words = words_of(key.takes);
-                const std::string usual = one.usual.substr(1, one.usual.find('"', 1) - 1);
+                if (key.accepted.kind != value_kind::other)
+                    if (key.name != "weight_bytes") CHECK(key.accepted.unit == named);
+            if (key.accepted.kind == value_kind::word && entry.default_text.starts_with('"')) {
+                const std::vector<std::string> words = words_of(key.accepted);
+                const std::string usual =
+                    entry.default_text.substr(1, entry.default_text.find('"', 1) - 1);
                 CHECK(std::ranges::find(words, usual) != words.end());
             }
         }
@@ -73,9 +74,9 @@ TEST_CASE("every row says what it takes and means, once") {
 TEST_CASE("the parser takes what a row's bounds hold, and nothing beyond") {
     for (const key_table &table : key_tables()) {
         if (!is_section(table) || table.name == "placement" || table.name == "cache.host") continue;
-        for (const told_key &one : table.keys) {
-            const value_shape &takes = one.key->takes;
-            const std::string name = format("{}.{}", table.name, one.key->name);
+        for (const documented_key &entry : table.keys) {
+            const value_shape &takes = entry.key->accepted;
+            const std::string name = format("{}.{}", table.name, entry.key->name);
             CAPTURE(name);
             const std::string set = name + "=";
             if (takes.usual_high != 0) continue;  // below
@@ -124,8 +125,8 @@ namespace {
 // The error of a section of one key for a value; "" if it takes the value.
 std::string said_to(const config_key &key, const node &value) {
     section_reader section("x.toml", "[x]");
-    section.add(given{std::string(key.name), value, "x.toml:1", std::nullopt});
-    if (key.takes.kind == value_kind::whole) {
+    section.add(config_value{std::string(key.name), value, "x.toml:1", std::nullopt});
+    if (key.accepted.kind == value_kind::whole) {
         uint64_t read = 0;
         section.read(key, read);
     } else {
@@ -135,16 +136,16 @@ std::string said_to(const config_key &key, const node &value) {
     return section.failed() ? section.failure().text : "";
 }
 node plain_number(double value) {
-    node made;
-    made.type = node_type::number;
-    made.number = value;
-    return made;
+    node literal;
+    literal.type = node_type::number;
+    literal.number = value;
+    return literal;
 }
 node text_node(const std::string &text) {
-    node made;
-    made.type = node_type::text;
-    made.text = text;
-    return made;
+    node literal;
+    literal.type = node_type::text;
+    literal.text = text;
+    return literal;
 }
 
 }  // namespace
@@ -152,37 +153,37 @@ node text_node(const std::string &text) {
 TEST_CASE("plain numbers are believed where a key's usually are; with their unit all are") {
     size_t rows = 0;
     for (const key_table &table : key_tables())
-        for (const told_key &one : table.keys) {
-            const value_shape &takes = one.key->takes;
+        for (const documented_key &entry : table.keys) {
+            const value_shape &takes = entry.key->accepted;
             const bool counts = takes.unit != quantity_unit::none &&
                                 takes.unit != quantity_unit::share &&
                                 (takes.kind == value_kind::real || takes.kind == value_kind::whole);
             const bool of_hardware = table.name.find("cluster") == 0 || table.name == "device" ||
                                      table.name == "link" || table.name == "node" ||
                                      table.name == "disk" || table.name == "engine";
-            const std::string name = format("{}.{}", table.name, one.key->name);
+            const std::string name = format("{}.{}", table.name, entry.key->name);
             CAPTURE(name);
             if (of_hardware && counts && name != "engine.prompt_ns") CHECK(takes.usual_high != 0);
             if (takes.usual_high == 0) continue;
             ++rows;
             const bool whole = takes.kind == value_kind::whole;
             const double low = whole ? std::max(takes.usual_low, 1.0) : takes.usual_low;
-            CHECK(said_to(*one.key, plain_number(low)).empty());
-            CHECK(said_to(*one.key, plain_number(takes.usual_high)).empty());
-            const std::string above = said_to(*one.key, plain_number(takes.usual_high * 2));
+            CHECK(said_to(*entry.key, plain_number(low)).empty());
+            CHECK(said_to(*entry.key, plain_number(takes.usual_high)).empty());
+            const std::string above = said_to(*entry.key, plain_number(takes.usual_high * 2));
             CHECK(holds(above, "they are believed"));
-            CHECK(said_to(*one.key, text_node(quantity_text(takes.usual_high * 2, takes.unit)))
+            CHECK(said_to(*entry.key, text_node(quantity_text(takes.usual_high * 2, takes.unit)))
                       .empty());
             if (takes.low == 0 && !takes.above_low && takes.least == 0)
-                CHECK(said_to(*one.key, plain_number(0)).empty());
+                CHECK(said_to(*entry.key, plain_number(0)).empty());
             // The unit that is lost the most is one, and makes the number usual again.
             const auto likely = parse_quantity(format("1 {}", takes.likely), takes.unit);
             REQUIRE_MESSAGE(likely.ok(), std::string(takes.likely));
             if (takes.usual_low < 2) continue;
             const double below = whole ? 1 : takes.usual_low / 2;
-            const std::string said = said_to(*one.key, plain_number(below));
+            const std::string said = said_to(*entry.key, plain_number(below));
             CHECK(holds(said, format("did you mean \"{} ", below)));
-            CHECK(said_to(*one.key, text_node(quantity_text(below, takes.unit))).empty());
+            CHECK(said_to(*entry.key, text_node(quantity_text(below, takes.unit))).empty());
         }
     CHECK(rows > 60);
 }
@@ -192,11 +193,12 @@ TEST_CASE("a number that lost its unit is given back the likely one") {
         "[sources]\nh2d_bytes_per_s = \"[G] x\"\nd2h_bytes_per_s = \"[G] x\"\n"
         "issue_ns = \"[G] x\"\n";
     const auto link = [&](const std::string &rate, const std::string &issue) {
-        const auto made = parse_link(format("kind = \"link\"\nname = \"x\"\nh2d_bytes_per_s = {}\n"
-                                            "d2h_bytes_per_s = 24e9\nissue_ns = {}\n{}",
-                                            rate, issue, sources),
-                                     "x.toml");
-        return made.ok() ? "" : made.failure().text;
+        const auto parsed =
+            parse_link(format("kind = \"link\"\nname = \"x\"\nh2d_bytes_per_s = {}\n"
+                              "d2h_bytes_per_s = 24e9\nissue_ns = {}\n{}",
+                              rate, issue, sources),
+                       "x.toml");
+        return parsed.ok() ? "" : parsed.failure().text;
     };
     CHECK(link("25.3e9", "7000").empty());
     CHECK(link("25.3", "7000") ==
@@ -392,7 +394,8 @@ TEST_CASE("profiles take units, too") {
 
 TEST_CASE("parameters of policies have the unit that their names end in") {
     moorage_param bytes{}, share{}, plain{};
-    for (moorage_param *one : {&bytes, &share, &plain}) one->size = sizeof(moorage_param);
+    for (moorage_param *parameter : {&bytes, &share, &plain})
+        parameter->size = sizeof(moorage_param);
     bytes.plugin_key = "chunk_bytes";
     bytes.type = MOORAGE_PARAM_INTEGER;
     bytes.integer_min = 1, bytes.integer_max = 1 << 30;
@@ -402,9 +405,10 @@ TEST_CASE("parameters of policies have the unit that their names end in") {
     plain.plugin_key = "levels";
     plain.type = MOORAGE_PARAM_INTEGER;
     plain.integer_min = 0, plain.integer_max = 9;
-    const moorage_param all[] = {bytes, share, plain};
+    const moorage_param parameters[] = {bytes, share, plain};
     const auto read = [&](const std::string &key, const std::string &text) {
-        return check_parameters("transport policy x", all, {{key, text, "--set transport.x"}});
+        return check_parameters("transport policy x", parameters,
+                                {{key, text, "--set transport.x"}});
     };
     const auto four = read("chunk_bytes", "4 MiB");
     REQUIRE(four.ok());
@@ -425,9 +429,9 @@ TEST_CASE("the example has every key of a run on one machine") {
     REQUIRE(text.ok());
     for (const key_table &table : key_tables()) {
         if (!is_section(table) || table.is_open || table.name == "registry") continue;
-        CHECK(holds(*text, table.called));
-        for (const told_key &one : table.keys)
-            CHECK(holds(*text, std::string(one.key->name) + " = "));
+        CHECK(holds(*text, table.title));
+        for (const documented_key &entry : table.keys)
+            CHECK(holds(*text, std::string(entry.key->name) + " = "));
     }
 }
 

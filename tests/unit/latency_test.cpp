@@ -20,7 +20,7 @@ constexpr double tolerance = 1e-12;
 std::vector<moorage_copy> random_copies(const placement_scene &scene, std::mt19937_64 &generator,
                                         uint64_t one_in) {
     std::vector<moorage_copy> copies;
-    for (uint32_t x = 0; x < scene.count(); ++x)
+    for (uint32_t x = 0; x < scene.expert_count(); ++x)
         for (uint32_t d = 0; d < scene.devices(); ++d)
             if (generator() % one_in == 0) copies.push_back({x, d});
     return copies;
@@ -35,7 +35,7 @@ void compare(const scene_shape &shape, uint64_t seed) {
     const slim_reference reference(scene);
     latency_model model(cluster, demand);
     const auto seconds = [&](const std::vector<moorage_copy> &copies) {
-        return reference.token_s(reference.of(copies));
+        return reference.token_s(reference.placement_of(copies));
     };
     REQUIRE(model.empty_s() == doctest::Approx(seconds({})).epsilon(tolerance));
     std::mt19937_64 generator(seed);
@@ -48,27 +48,33 @@ void compare(const scene_shape &shape, uint64_t seed) {
         CHECK(figures.saved_s == doctest::Approx(seconds({}) - now).epsilon(1e-9));
         for (uint32_t h = 0; h < scene.homes; ++h)
             CHECK(figures.home_token_s[h] ==
-                  doctest::Approx(reference.home_s(h, reference.of(copies))).epsilon(tolerance));
+                  doctest::Approx(reference.home_s(h, reference.placement_of(copies)))
+                      .epsilon(tolerance));
         for (int trial = 0; trial < 12; ++trial) {
-            const moorage_copy at{static_cast<uint32_t>(generator() % scene.count()),
-                                  static_cast<uint32_t>(generator() % scene.devices())};
-            std::vector<moorage_copy> with = copies, without;
+            const moorage_copy candidate{static_cast<uint32_t>(generator() % scene.expert_count()),
+                                         static_cast<uint32_t>(generator() % scene.devices())};
+            std::vector<moorage_copy> with_copy = copies, without_copy;
             for (const moorage_copy &copy : copies)
-                if (copy.expert != at.expert || copy.device != at.device) without.push_back(copy);
-            if (without.size() == copies.size()) with.push_back(at);
-            const bool there = model.has_copy(at.expert, at.device);
-            REQUIRE(there == (without.size() != copies.size()));
-            const double gain = there ? 0 : now - seconds(with);
-            const double loss = there ? seconds(without) - now : 0;
-            CHECK(std::abs(model.gain(at.expert, at.device) - gain) < tolerance * now);
-            CHECK(std::abs(model.loss(at.expert, at.device) - loss) < tolerance * now);
+                if (copy.expert != candidate.expert || copy.device != candidate.device)
+                    without_copy.push_back(copy);
+            if (without_copy.size() == copies.size()) with_copy.push_back(candidate);
+            const bool exists = model.has_copy(candidate.expert, candidate.device);
+            REQUIRE(exists == (without_copy.size() != copies.size()));
+            const double gain = exists ? 0 : now - seconds(with_copy);
+            const double loss = exists ? seconds(without_copy) - now : 0;
+            CHECK(std::abs(model.gain(candidate.expert, candidate.device) - gain) <
+                  tolerance * now);
+            CHECK(std::abs(model.loss(candidate.expert, candidate.device) - loss) <
+                  tolerance * now);
             // There and back again, to the bit.
-            const double before = model.token_s();
-            if (there)
-                model.remove(at.expert, at.device), model.add(at.expert, at.device);
+            const double old_token_s = model.token_s();
+            if (exists)
+                model.remove(candidate.expert, candidate.device),
+                    model.add(candidate.expert, candidate.device);
             else
-                model.add(at.expert, at.device), model.remove(at.expert, at.device);
-            CHECK(model.token_s() == before);
+                model.add(candidate.expert, candidate.device),
+                    model.remove(candidate.expert, candidate.device);
+            CHECK(model.token_s() == old_token_s);
         }
     }
 }
@@ -76,9 +82,9 @@ void compare(const scene_shape &shape, uint64_t seed) {
 }  // namespace
 
 TEST_CASE("every kind of scene has the latency of the equations") {
-    const uint32_t both = MOORAGE_CALLS_SERIAL | MOORAGE_RETURNS_EACH;
+    const uint32_t both_flags = MOORAGE_CALLS_SERIAL | MOORAGE_RETURNS_EACH;
     for (const uint32_t flags :
-         {both, uint32_t{MOORAGE_CALLS_SERIAL}, uint32_t{MOORAGE_RETURNS_EACH}, 0u}) {
+         {both_flags, uint32_t{MOORAGE_CALLS_SERIAL}, uint32_t{MOORAGE_RETURNS_EACH}, 0u}) {
         for (uint64_t seed = 1; seed <= 48; ++seed) {
             for (const uint32_t devices : {1u, 2u}) {
                 scene_shape shape;
@@ -138,7 +144,7 @@ TEST_CASE("what is remembered is what a fresh model works out, to the bit") {
         latency_model walked(cluster, demand);
         std::mt19937_64 generator(seed);
         for (int step = 0; step < 60; ++step) {
-            const auto x = static_cast<uint32_t>(generator() % scene.count());
+            const auto x = static_cast<uint32_t>(generator() % scene.expert_count());
             const auto d = static_cast<uint32_t>(generator() % scene.devices());
             generator() % 3 == 0 ? walked.remove(x, d) : walked.add(x, d);
             walked.gain(x, static_cast<uint32_t>(generator() % scene.devices()));
@@ -146,10 +152,10 @@ TEST_CASE("what is remembered is what a fresh model works out, to the bit") {
             latency_model fresh(cluster, demand);
             fresh.assign(walked.copies());
             CHECK(fresh.token_s() == walked.token_s());
-            for (uint32_t at = 0; at < scene.count() * scene.devices(); ++at) {
-                const uint32_t of = at / scene.devices(), to = at % scene.devices();
-                CHECK(fresh.gain(of, to) == walked.gain(of, to));
-                CHECK(fresh.loss(of, to) == walked.loss(of, to));
+            for (uint32_t index = 0; index < scene.expert_count() * scene.devices(); ++index) {
+                const uint32_t expert = index / scene.devices(), device = index % scene.devices();
+                CHECK(fresh.gain(expert, device) == walked.gain(expert, device));
+                CHECK(fresh.loss(expert, device) == walked.loss(expert, device));
             }
         }
     }
@@ -164,25 +170,26 @@ TEST_CASE("what an expert does to the gains of its partners is told in full") {
         latency_model model(cluster, demand);
         std::mt19937_64 generator(seed);
         model.assign(random_copies(scene, generator, 4));
-        std::vector<double> before, told(size_t{scene.count()} * scene.servers, 0);
+        std::vector<double> old_gains, reported(size_t{scene.expert_count()} * scene.servers, 0);
         // Each server's last device; no copy where it has one.
         const auto target = [&](uint32_t x, uint32_t n) {
             return model.holds(x, n) ? latency_model::none : model.device_begin(n + 1) - 1;
         };
-        for (uint32_t x = 0; x < scene.count(); ++x)
+        for (uint32_t x = 0; x < scene.expert_count(); ++x)
             for (uint32_t n = 0; n < scene.servers; ++n)
-                before.push_back(target(x, n) == latency_model::none ? 0
-                                                                     : model.gain(x, target(x, n)));
-        const auto placed = static_cast<uint32_t>(generator() % scene.count());
+                old_gains.push_back(
+                    target(x, n) == latency_model::none ? 0 : model.gain(x, target(x, n)));
+        const auto placed = static_cast<uint32_t>(generator() % scene.expert_count());
         const auto device = static_cast<uint32_t>(generator() % scene.devices());
         model.add_telling(placed, device, target, [&](uint32_t x, uint32_t n, double change_s) {
-            told[size_t{x} * scene.servers + n] += change_s;
+            reported[size_t{x} * scene.servers + n] += change_s;
         });
-        for (uint32_t x = 0; x < scene.count(); ++x)
+        for (uint32_t x = 0; x < scene.expert_count(); ++x)
             for (uint32_t n = 0; n < scene.servers; ++n) {
-                const size_t at = size_t{x} * scene.servers + n;
+                const size_t index = size_t{x} * scene.servers + n;
                 if (x == placed || target(x, n) == latency_model::none) continue;
-                CHECK(std::abs(model.gain(x, target(x, n)) - before[at] - told[at]) < 1e-11);
+                CHECK(std::abs(model.gain(x, target(x, n)) - old_gains[index] - reported[index]) <
+                      1e-11);
             }
     }
 }
@@ -196,16 +203,16 @@ struct appendix_b {
         scene.add_model(1, 2, 2, 10, 1000);
         for (uint32_t n = 0; n < 4; ++n) scene.add_server(), scene.add_device(n, 100, call);
         for (uint32_t n = 1; n < 4; ++n) {
-            scene.link(0, n, 1000 / there[n], 0, false);
-            scene.link(n, 0, 1000 / back[n], 0, false);
+            scene.add_link(0, n, 1000 / outbound_s[n], 0, false);
+            scene.add_link(n, 0, 1000 / return_s[n], 0, false);
         }
-        scene.cloud(infinite, 50, 0.5);
+        scene.add_cloud(infinite, 50, 0.5);
         scene.add_home(0, 1, 1000, 1000, 0.1);
         scene.add_call(0, {0, 1}, share);
         cluster = scene.cluster(), demand = scene.demand();
     }
     const double call = 0.25, share = 0.5;
-    const double there[4] = {0, 1, 2, 4}, back[4] = {0, 1.5, 2.5, 5};
+    const double outbound_s[4] = {0, 1, 2, 4}, return_s[4] = {0, 1.5, 2.5, 5};
     placement_scene scene;
     moorage_cluster cluster;
     moorage_demand demand;
@@ -215,24 +222,27 @@ struct appendix_b {
 }  // namespace
 
 TEST_CASE("marginals of Appendix B hold literally") {
-    const appendix_b of;
-    latency_model model(of.cluster, of.demand);
-    const double near_c = of.there[appendix_b::C] + of.back[appendix_b::C];
+    const appendix_b example;
+    latency_model model(example.cluster, example.demand);
+    const double near_c = example.outbound_s[appendix_b::C] + example.return_s[appendix_b::C];
     // i at B; j at C in the larger set, at D in the smaller (Fig. 11 a): j comes to B, or C.
     model.assign(std::vector<moorage_copy>{{0, appendix_b::B}, {1, appendix_b::C}});
-    CHECK(model.gain(1, appendix_b::B) ==
-          doctest::Approx(of.share * (near_c - of.back[appendix_b::B] + of.call)));
+    CHECK(
+        model.gain(1, appendix_b::B) ==
+        doctest::Approx(example.share * (near_c - example.return_s[appendix_b::B] + example.call)));
     // i at C and j at D: j at B leaves two servers, one of them nearer than D.
     model.assign(std::vector<moorage_copy>{{0, appendix_b::D}, {1, appendix_b::C}});
     CHECK(model.gain(1, appendix_b::B) ==
-          doctest::Approx(of.share * (near_c - of.there[appendix_b::B] - of.back[appendix_b::B])));
+          doctest::Approx(example.share * (near_c - example.outbound_s[appendix_b::B] -
+                                           example.return_s[appendix_b::B])));
     // Fig. 11 b: both at B already; j at C brings nothing. Without B it joins i at C.
     model.assign(std::vector<moorage_copy>{{0, appendix_b::B}, {1, appendix_b::B}, {0, 2}});
     CHECK(model.gain(1, appendix_b::C) == 0);
     model.assign(std::vector<moorage_copy>{{0, appendix_b::C}, {1, appendix_b::D}});
     CHECK(model.gain(1, appendix_b::C) ==
-          doctest::Approx(of.share * (of.there[appendix_b::D] + of.back[appendix_b::D] -
-                                      of.back[appendix_b::C] + of.call)));
+          doctest::Approx(example.share *
+                          (example.outbound_s[appendix_b::D] + example.return_s[appendix_b::D] -
+                           example.return_s[appendix_b::C] + example.call)));
 }
 
 TEST_CASE("marginals of Appendix E hold literally, gain_last among them") {
@@ -241,7 +251,7 @@ TEST_CASE("marginals of Appendix E hold literally, gain_last among them") {
     scene.flags = MOORAGE_CALLS_SERIAL | MOORAGE_RETURNS_EACH;
     scene.add_model(1, 3, 2, 10, 1000);
     scene.add_server(), scene.add_device(0, 100, 0.25);
-    scene.cloud(1000, 4, 0.125);
+    scene.add_cloud(1000, 4, 0.125);
     scene.add_home(0, 1, 1000, 1000, 0.1);
     scene.add_call(0, {0, 1}, 0.5), scene.add_call(0, {0, 2}, 0.25);
     const moorage_cluster cluster = scene.cluster();
@@ -266,11 +276,11 @@ TEST_CASE("gain_last is the gain with all else on the server") {
         std::vector<moorage_copy> copies;
         for (const moorage_copy &copy : random_copies(scene, generator, 3))
             if (copy.device != 0) copies.push_back(copy);
-        for (uint32_t x = 0; x < scene.count(); ++x) {
+        for (uint32_t x = 0; x < scene.expert_count(); ++x) {
             model.assign(copies);
             const double last = model.gain_last(x, 0);
-            for (uint32_t other = 0; other < scene.count(); ++other)
-                if (other != x) model.add(other, 0);
+            for (uint32_t other_expert = 0; other_expert < scene.expert_count(); ++other_expert)
+                if (other_expert != x) model.add(other_expert, 0);
             CHECK(last == doctest::Approx(model.gain(x, 0)).epsilon(1e-12));
         }
     }
@@ -292,13 +302,14 @@ TEST_CASE("gain_most and what sets bring are bounds of every gain") {
         for (uint64_t one_in = 1; one_in < 6; ++one_in) {
             const std::vector<moorage_copy> copies = random_copies(scene, generator, one_in);
             model.assign(copies);
-            const auto placed = static_cast<uint32_t>(generator() % scene.count());
+            const auto placed = static_cast<uint32_t>(generator() % scene.expert_count());
             const auto device = static_cast<uint32_t>(generator() % scene.devices());
             const bool bounded = model.messages_dominate();
-            std::vector<double> before, raised(size_t{scene.count()} * scene.servers, 0);
-            for (uint32_t x = 0; x < scene.count(); ++x)
-                for (uint32_t d = 0; d < scene.devices(); ++d) before.push_back(model.gain(x, d));
-            std::vector<uint8_t> partner(scene.count(), bounded ? 0 : 1);
+            std::vector<double> old_gains, raised(size_t{scene.expert_count()} * scene.servers, 0);
+            for (uint32_t x = 0; x < scene.expert_count(); ++x)
+                for (uint32_t d = 0; d < scene.devices(); ++d)
+                    old_gains.push_back(model.gain(x, d));
+            std::vector<uint8_t> partner(scene.expert_count(), bounded ? 0 : 1);
             if (model.holds(placed, model.server_of(device))) continue;
             if (bounded)
                 model.for_raised(placed, device, [&](uint32_t x, uint64_t servers, double most_s) {
@@ -308,7 +319,7 @@ TEST_CASE("gain_most and what sets bring are bounds of every gain") {
                 });
             model.add(placed, device);
             std::vector<double> most;
-            for (uint32_t x = 0; x < scene.count(); ++x) {
+            for (uint32_t x = 0; x < scene.expert_count(); ++x) {
                 if (bounded) model.gains_most(x, most);
                 for (uint32_t d = 0; d < scene.devices(); ++d) {
                     const double now = model.gain(x, d);
@@ -316,15 +327,15 @@ TEST_CASE("gain_most and what sets bring are bounds of every gain") {
                     CHECK(now <= model.gain_most(x) * (1 + tolerance) + tolerance);
                     CHECK(model.asked(x) == (model.gain_most(x) > 0));
                     if (partner[x] == 0 && x != placed)
-                        CHECK(std::abs(now - before[x * scene.devices() + d]) < tolerance);
+                        CHECK(std::abs(now - old_gains[x * scene.devices() + d]) < tolerance);
                     if (!bounded) continue;
                     CHECK(now >= -tolerance);
                     if (model.holds(x, n)) continue;
                     CHECK(now <= most[n] + tolerance);
                     if (x == placed)
-                        CHECK(now <= before[x * scene.devices() + d] + tolerance);
+                        CHECK(now <= old_gains[x * scene.devices() + d] + tolerance);
                     else
-                        CHECK(now <= before[x * scene.devices() + d] +
+                        CHECK(now <= old_gains[x * scene.devices() + d] +
                                          raised[x * scene.servers + n] + tolerance);
                 }
             }
@@ -332,7 +343,7 @@ TEST_CASE("gain_most and what sets bring are bounds of every gain") {
         if (shape.flags == 3 && shape.messages_dominate) {
             REQUIRE(model.messages_dominate());
             model.clear();
-            for (uint32_t x = 0; x < scene.count(); ++x)
+            for (uint32_t x = 0; x < scene.expert_count(); ++x)
                 for (uint32_t d = 0; d < scene.devices(); ++d)
                     CHECK(std::abs(model.gain(x, d) - model.gain_first(x, d)) < tolerance);
         }
@@ -348,13 +359,14 @@ TEST_CASE("what the model says it sums up is its sum") {
     const moorage_demand demand = scene.demand();
     latency_model model(cluster, demand);
     // An empty placement: each sought expert costs a return of the cloud, each layer a way up.
-    const double once = scene.cloud_s[0] + scene.cloud_call_s[0], each = scene.cloud_s[0];
+    const double per_set_s = scene.cloud_s[0] + scene.cloud_call_s[0],
+                 per_expert_s = scene.cloud_s[0];
     double sum = model.fixed_s();
-    for (uint32_t x = 0; x < scene.count(); ++x)
+    for (uint32_t x = 0; x < scene.expert_count(); ++x)
         for (uint32_t n = 0; n < scene.servers; ++n)
-            sum += model.single_weight(x, n) * (once + each);
+            sum += model.single_weight(x, n) * (per_set_s + per_expert_s);
     model.for_sets([&](uint32_t, double weight, std::span<const uint32_t> set) {
-        sum += weight * (once + static_cast<double>(set.size()) * each);
+        sum += weight * (per_set_s + static_cast<double>(set.size()) * per_expert_s);
     });
     CHECK(sum == doctest::Approx(model.empty_s()).epsilon(tolerance));
 }
@@ -366,8 +378,8 @@ TEST_CASE("a second copy can raise the latency where computing dominates") {
     scene.flags = MOORAGE_CALLS_SERIAL | MOORAGE_RETURNS_EACH;
     scene.add_model(1, 2, 2, 10, 1000);
     for (uint32_t n = 0; n < 2; ++n) scene.add_server(), scene.add_device(n, 100, 3);
-    scene.link(0, 1, 1000);
-    scene.cloud(1000, 100, 1);
+    scene.add_link(0, 1, 1000);
+    scene.add_cloud(1000, 100, 1);
     scene.add_home(0, 1, 1000, 1000), scene.add_call(0, {0, 1}, 1);
     const moorage_cluster cluster = scene.cluster();
     const moorage_demand demand = scene.demand();
@@ -382,8 +394,8 @@ TEST_CASE("on a shared interface each further call keeps the layer waiting") {
     scene.flags = MOORAGE_LINKS_SHARED;
     scene.add_model(1, 3, 3, 10, 1000);
     for (uint32_t n = 0; n < 3; ++n) scene.add_server(), scene.add_device(n, 100, 0.5);
-    for (uint32_t n = 1; n < 3; ++n) scene.link(0, n, 1000, 0.25);
-    scene.link(1, 2, 1000);
+    for (uint32_t n = 1; n < 3; ++n) scene.add_link(0, n, 1000, 0.25);
+    scene.add_link(1, 2, 1000);
     scene.add_home(0), scene.add_call(0, {0, 1}, 1);
     const moorage_cluster cluster = scene.cluster();
     const moorage_demand demand = scene.demand();
@@ -405,7 +417,7 @@ TEST_CASE("a batch takes what one token takes and what the others add") {
     scene.flags = 0;
     scene.add_model(1, 2, 1, 10, 1000);
     for (uint32_t n = 0; n < 2; ++n) scene.add_server(), scene.add_device(n, 100, 0.5, 0.1);
-    scene.link(0, 1, 1000, 0.25);
+    scene.add_link(0, 1, 1000, 0.25);
     scene.add_home(0), scene.add_call(0, {0}, 0.5), scene.add_call(0, {1}, 0.5);
     const auto batch_token_s = [&](uint32_t flags, double batch) {
         scene.flags = flags, scene.home_batch = {batch};
@@ -421,16 +433,20 @@ TEST_CASE("a batch takes what one token takes and what the others add") {
     // takes half a second, each further one a tenth. Two hidden states go to the other server and
     // two come back. If any goes, both ways together add half a second. The own server is waited
     // for only if none goes. With one token, each half has the same chance.
-    const double some = 15.0 / 16, work = some * 0.5 + (2 - some) * 0.1, sent = 2 * 2;
-    const double four = sent + work + some * 0.5, one = 0.5 * (2 + 0.5 + 0.5);
+    const double use_chance = 15.0 / 16, work = use_chance * 0.5 + (2 - use_chance) * 0.1,
+                 sent = 2 * 2;
+    const double four_tokens_s = sent + work + use_chance * 0.5,
+                 one_token_s = 0.5 * (2 + 0.5 + 0.5);
     CHECK(batch_token_s(0, 4) ==
-          doctest::Approx((1.75 + four + (1 - some) * work - (one + 0.5 * 0.25)) / 4));
+          doctest::Approx(
+              (1.75 + four_tokens_s + (1 - use_chance) * work - (one_token_s + 0.5 * 0.25)) / 4));
     // One after another both servers' work counts; of one token, too.
     CHECK(batch_token_s(MOORAGE_CALLS_SERIAL, 4) ==
-          doctest::Approx((1.75 + (four + work) - (one + 0.25)) / 4));
+          doctest::Approx((1.75 + (four_tokens_s + work) - (one_token_s + 0.25)) / 4));
     // Messages of a shared interface beside the longest work.
     CHECK(batch_token_s(MOORAGE_LINKS_SHARED, 4) ==
-          doctest::Approx((1.75 + four + (1 - some) * work - (one + 0.5 * 0.25)) / 4));
+          doctest::Approx(
+              (1.75 + four_tokens_s + (1 - use_chance) * work - (one_token_s + 0.5 * 0.25)) / 4));
 }
 
 TEST_CASE("of a prompt and the tokens of its output the prompt alone passes together") {
@@ -438,7 +454,7 @@ TEST_CASE("of a prompt and the tokens of its output the prompt alone passes toge
     scene.flags = 0;
     scene.add_model(1, 2, 1, 10, 1000);
     for (uint32_t n = 0; n < 2; ++n) scene.add_server(), scene.add_device(n, 100, 0.5, 0.1);
-    scene.link(0, 1, 1000, 0.25);
+    scene.add_link(0, 1, 1000, 0.25);
     scene.add_home(0), scene.add_call(0, {0}, 0.75), scene.add_call(0, {1}, 0.25);
     const auto token_s = [&](double batch, std::vector<double> single_share) {
         scene.home_batch = {batch}, scene.home_single_share = single_share;
@@ -459,7 +475,7 @@ TEST_CASE("homes that ask alike have batches of their own") {
     scene.flags = 0;
     scene.add_model(1, 2, 1, 10, 1000);
     for (uint32_t n = 0; n < 2; ++n) scene.add_server(), scene.add_device(n, 100, 0.5, 0.1);
-    scene.link(0, 1, 1000, 0.25), scene.link(1, 0, 1000, 0.25);
+    scene.add_link(0, 1, 1000, 0.25), scene.add_link(1, 0, 1000, 0.25);
     for (uint32_t h = 0; h < 2; ++h)
         scene.add_home(h), scene.add_call(h, {0}, 0.5), scene.add_call(h, {1}, 0.5);
     const auto token_s = [&](double first, double second) {
@@ -487,8 +503,8 @@ TEST_CASE("an expert that a token seldom chooses costs a batch a call nearly eve
         scene.add_model(1, 3, 1, 10, 1000);
         for (uint32_t n = 0; n < 3; ++n)
             scene.add_server(), scene.add_device(n, 100, call_s, token_s);
-        for (uint32_t n = 1; n < 3; ++n) scene.link(0, n, 1e8, latency_s[n]);
-        scene.link(1, 2, 1e8);
+        for (uint32_t n = 1; n < 3; ++n) scene.add_link(0, n, 1e8, latency_s[n]);
+        scene.add_link(1, 2, 1e8);
         scene.add_home(0), scene.home_batch = {double{tokens}};
         for (uint32_t x = 0; x < 3; ++x)
             if (f[x] > 0) scene.add_call(0, {x}, f[x]);
@@ -519,7 +535,7 @@ TEST_CASE("where only frequencies are known each expert counts alone") {
     scene.flags = 0;
     scene.add_model(1, 3, 2, 10, 1000);
     for (uint32_t n = 0; n < 3; ++n) scene.add_server(), scene.add_device(n, 100, 0.5);
-    scene.link(0, 1, 1000, 0.25), scene.link(0, 2, 500), scene.link(1, 2, 250);
+    scene.add_link(0, 1, 1000, 0.25), scene.add_link(0, 2, 500), scene.add_link(1, 2, 250);
     scene.add_home(0, 2), scene.add_home(1, 6);
     scene.frequency = {1, 0.5, 0.5, 0.25, 0.75, 1};
     const moorage_cluster cluster = scene.cluster();
@@ -547,7 +563,7 @@ TEST_CASE("more than 64 servers: frequencies alone, nearest holder by nearest ho
     scene.add_model(2, 8, 2, 10, 1000);
     for (uint32_t n = 0; n < 130; ++n) scene.add_server(), scene.add_device(n, 100, 0.5);
     for (uint32_t a = 0; a < 130; ++a)
-        for (uint32_t b = 0; b < a; ++b) scene.link(a, b, 1000.0 / (1 + (a + b) % 7));
+        for (uint32_t b = 0; b < a; ++b) scene.add_link(a, b, 1000.0 / (1 + (a + b) % 7));
     for (uint32_t n = 0; n < 130; ++n) scene.add_home(n, 1 + n % 3);
     std::mt19937_64 generator(5);
     for (double &f : scene.frequency) f = static_cast<double>(generator() % 8) / 8;
@@ -558,22 +574,22 @@ TEST_CASE("more than 64 servers: frequencies alone, nearest holder by nearest ho
     model.assign(copies);
     for (uint32_t h = 0; h < 130; h += 13) {
         double sum = 0;
-        for (uint32_t x = 0; x < scene.count(); ++x) {
+        for (uint32_t x = 0; x < scene.expert_count(); ++x) {
             double best = model.absent_s(0);
             for (const moorage_copy &copy : copies)
                 if (copy.expert == x)
                     best = std::min(
                         best, copy.device == h ? 0.5 : 0.5 + 2.0 * (1 + (h + copy.device) % 7));
-            sum += scene.frequency[h * scene.count() + x] * best;
+            sum += scene.frequency[h * scene.expert_count() + x] * best;
         }
         CHECK(model.figures().home_token_s[h] == doctest::Approx(sum));
     }
-    const double before = model.token_s();
+    const double old_token_s = model.token_s();
     const double gain = model.gain(3, 70), loss = model.loss(copies[0].expert, copies[0].device);
     model.add(3, 70);
-    CHECK(before - model.token_s() == doctest::Approx(gain));
+    CHECK(old_token_s - model.token_s() == doctest::Approx(gain));
     model.remove(3, 70), model.remove(copies[0].expert, copies[0].device);
-    CHECK(model.token_s() - before == doctest::Approx(loss));
+    CHECK(model.token_s() - old_token_s == doctest::Approx(loss));
 }
 
 }  // namespace latency_test

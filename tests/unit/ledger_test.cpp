@@ -25,13 +25,13 @@ TEST_CASE("slots are divided evenly, the first layers get what is left over") {
 }
 
 TEST_CASE("pages belong to the pool of their layer, or all to one") {
-    const ledger shared(3, 4, {5}), each(3, 4, {2, 2, 1});
+    const ledger shared(3, 4, {5}), per_layer(3, 4, {2, 2, 1});
     for (uint32_t page = 0; page < 12; ++page) {
         CHECK(shared.pool_of_page(page) == 0);
-        CHECK(each.pool_of_page(page) == page / 4);
+        CHECK(per_layer.pool_of_page(page) == page / 4);
     }
-    CHECK(each.pools() == 3);
-    CHECK(each.page_count() == 12);
+    CHECK(per_layer.pools() == 3);
+    CHECK(per_layer.page_count() == 12);
 }
 
 TEST_CASE("the view follows, and clear keeps the slots") {
@@ -43,21 +43,21 @@ TEST_CASE("the view follows, and clear keeps the slots") {
     CHECK(view->host_used[1] == 1);
     CHECK(view->host_slots[0] == 1);
     CHECK(view->host_split[0] == 1.0f);
-    CHECK(truth.free(1) == 1);
+    CHECK(truth.free_slots(1) == 1);
     truth.set_slots(std::vector<uint32_t>{1, 0});  // a budget took them while one is in use
-    CHECK(truth.free(1) == 0);
+    CHECK(truth.free_slots(1) == 0);
     CHECK(view->host_slots[1] == 0);
     truth.clear();
     CHECK(view->host_state[3] == 0);
-    CHECK(truth.used(1) == 0);
+    CHECK(truth.used_slots(1) == 0);
     CHECK(truth.slots(0) == 1);
 }
 
 namespace {
 
-enum class stand : uint8_t { absent, coming, here };
+enum class segment_state : uint8_t { absent, coming, here };
 struct segment_entry {
-    stand at = stand::absent;
+    segment_state state = segment_state::absent;
     bool passing = false, rows = false;
 };
 struct page_entry {
@@ -92,177 +92,199 @@ struct world {
             count += entry.kept && truth.pool_of_page(page) == pool;
         return count;
     }
-    uint8_t segments(const page_entry &of, auto &&which) const {
-        return static_cast<uint8_t>((which(of.part[0]) ? MOORAGE_SEGMENT(0, 2) : 0) |
-                                    (which(of.part[1]) ? MOORAGE_SEGMENT(1, 2) : 0));
+    uint8_t segments(const page_entry &entry, auto &&predicate) const {
+        return static_cast<uint8_t>((predicate(entry.part[0]) ? MOORAGE_SEGMENT(0, 2) : 0) |
+                                    (predicate(entry.part[1]) ? MOORAGE_SEGMENT(1, 2) : 0));
     }
-    void set(page_entry &of, uint8_t mask, auto &&change) {
+    void set(page_entry &entry, uint8_t mask, auto &&change) {
         for (int part = 0; part < 2; ++part)
-            if (mask & bit_of(part)) change(of.part[part]);
+            if (mask & bit_of(part)) change(entry.part[part]);
     }
-    static void leave(segment_entry &one) { one = {}; }
+    static void leave(segment_entry &segment) { segment = {}; }
 
     // Others than `page` that hold rows beside the cache: as many as a buffer has room for.
     uint32_t passing_pages(uint32_t page) const {
         uint32_t count = 0;
-        for (const auto &[other, of] : naive) {
-            const bool beside = of.part[1].rows && split();
-            count += other != page && (beside || (!of.kept && of.part[0].rows));
+        for (const auto &[other_page, entry] : naive) {
+            const bool beside = entry.part[1].rows && split();
+            count += other_page != page && (beside || (!entry.kept && entry.part[0].rows));
         }
         return count;
     }
     // A random mask; only the whole for unsplit experts.
-    uint8_t some() { return split() ? segment_bits[random.below(3)] : uint8_t{MOORAGE_WHOLE}; }
-    void keep(uint32_t page, page_entry &of) {
-        of.kept = true;
-        const uint8_t passing = segments(of, [](auto &one) { return one.passing; });
+    uint8_t random_mask() {
+        return split() ? segment_bits[random.below(3)] : uint8_t{MOORAGE_WHOLE};
+    }
+    void keep(uint32_t page, page_entry &entry) {
+        entry.kept = true;
+        const uint8_t passing = segments(entry, [](auto &segment) { return segment.passing; });
         if (passing & of_slot()) {
             truth.adopt(page);
-            set(of, of_slot(), [](segment_entry &one) { one.passing = false; });
+            set(entry, of_slot(), [](segment_entry &segment) { segment.passing = false; });
             return;
         }
         truth.take_rows(page, of_slot(), true);
-        truth.expect_kept(page, of_slot(), next_version(of));
-        set(of, of_slot(), [](segment_entry &one) { one = {stand::coming, false, true}; });
+        truth.expect_kept(page, of_slot(), next_version(entry));
+        set(entry, of_slot(), [](segment_entry &segment) {
+            segment = {segment_state::coming, false, true};
+        });
     }
     // The version for segments of the page: any, but the present one if some are there already.
-    uint8_t next_version(page_entry &of) {
-        if (!there(of)) of.version = static_cast<uint8_t>(random.below(3));
-        return of.version;
+    uint8_t next_version(page_entry &entry) {
+        if (!has_segments(entry)) entry.version = static_cast<uint8_t>(random.below(3));
+        return entry.version;
     }
-    bool there(const page_entry &of) const {
-        return segments(of, [](auto &one) { return one.at != stand::absent; }) != 0;
+    bool has_segments(const page_entry &entry) const {
+        return segments(entry,
+                        [](auto &segment) { return segment.state != segment_state::absent; }) != 0;
     }
-    void lose_slot(page_entry &of) {
-        of.kept = false;
-        set(of, of_slot(), leave);
+    void lose_slot(page_entry &entry) {
+        entry.kept = false;
+        set(entry, of_slot(), leave);
     }
     // Whether its slot's segments are all absent, or all pass.
-    bool may_be_kept(const page_entry &of) const {
-        const uint8_t there = segments(of, [](auto &one) { return one.at != stand::absent; });
-        const uint8_t given_up =
-            segments(of, [](auto &one) { return one.rows && one.at == stand::absent; });
-        return !of.kept && given_up == 0 &&
-               ((there & of_slot()) == 0 || (of.pinned && (there & of_slot()) == of_slot()));
+    bool may_be_kept(const page_entry &entry) const {
+        const uint8_t present =
+            segments(entry, [](auto &segment) { return segment.state != segment_state::absent; });
+        const uint8_t given_up = segments(entry, [](auto &segment) {
+            return segment.rows && segment.state == segment_state::absent;
+        });
+        return !entry.kept && given_up == 0 &&
+               ((present & of_slot()) == 0 || (entry.pinned && (present & of_slot()) == of_slot()));
     }
     std::optional<uint32_t> victim(uint32_t pool) {
         for (uint32_t page = 0; page < truth.page_count(); ++page)
-            if (truth.pool_of_page(page) == pool && truth.evictable(page)) return page;
+            if (truth.pool_of_page(page) == pool && truth.is_evictable(page)) return page;
         return {};
     }
 
     void act() {
         const auto page = static_cast<uint32_t>(random.below(truth.page_count()));
         const uint32_t pool = truth.pool_of_page(page);
-        page_entry &of = naive[page];
-        const auto known = [](auto &one) { return one.at != stand::absent || one.rows; };
+        page_entry &entry = naive[page];
+        const auto known = [](auto &segment) {
+            return segment.state != segment_state::absent || segment.rows;
+        };
         switch (random.below(8)) {
             case 0:
-                if (!of.pinned) pin(page, of);
+                if (!entry.pinned) pin(page, entry);
                 return;
             case 1:
-                if (of.pinned) unpin(page, of);
+                if (entry.pinned) unpin(page, entry);
                 return;
             case 2:
-                if (!may_be_kept(of) || used(pool) >= truth.slots(pool)) return;
+                if (!may_be_kept(entry) || used(pool) >= truth.slots(pool)) return;
                 truth.admit(page);
-                return keep(page, of);
+                return keep(page, entry);
             case 3:  // in the place of another
-                if (const auto gone = victim(pool); may_be_kept(of) && gone && *gone != page) {
+                if (const auto gone = victim(pool); may_be_kept(entry) && gone && *gone != page) {
                     truth.replace(*gone);
                     lose_slot(naive[*gone]);
-                    keep(page, of);
+                    keep(page, entry);
                 }
                 return;
             case 4:
-                if (!truth.evictable(page)) return;
+                if (!truth.is_evictable(page)) return;
                 truth.evict(page);
-                return lose_slot(of);
+                return lose_slot(entry);
             case 5: {
-                const uint8_t mask = static_cast<uint8_t>(some() & ~segments(of, known));
-                if (mask == 0 || (of.kept && (mask & of_slot())) || (of.kept && !of.pinned)) return;
+                const uint8_t mask = static_cast<uint8_t>(random_mask() & ~segments(entry, known));
+                if (mask == 0 || (entry.kept && (mask & of_slot())) ||
+                    (entry.kept && !entry.pinned))
+                    return;
                 if (!split() && mask != MOORAGE_WHOLE) return;
                 if (passing_pages(page) >= frames || !truth.has_room(page, mask, false)) return;
                 truth.take_rows(page, mask, false);
-                truth.expect_passing(page, mask, next_version(of));
-                return set(of, mask, [](segment_entry &one) { one = {stand::coming, true, true}; });
+                truth.expect_passing(page, mask, next_version(entry));
+                return set(entry, mask, [](segment_entry &segment) {
+                    segment = {segment_state::coming, true, true};
+                });
             }
             case 6: {
-                const uint8_t mask =
-                    segments(of, [](auto &one) { return one.at == stand::coming; });
+                const uint8_t mask = segments(
+                    entry, [](auto &segment) { return segment.state == segment_state::coming; });
                 if (mask == 0) return;
                 truth.land(page, mask);
-                return set(of, mask, [](segment_entry &one) { one.at = stand::here; });
+                return set(entry, mask,
+                           [](segment_entry &segment) { segment.state = segment_state::here; });
             }
             default:
-                return give_up_or_drop(page, of);
+                return give_up_or_drop(page, entry);
         }
     }
-    void pin(uint32_t page, page_entry &of) {
-        const ledger::found found = truth.pin(page);
-        const uint8_t here = segments(of, [](auto &one) { return one.at == stand::here; });
-        const uint8_t there = segments(of, [](auto &one) { return one.at != stand::absent; });
-        CHECK(found.missing == (MOORAGE_WHOLE & ~here));
-        CHECK(found.kept == of.kept);
-        CHECK(found.partly == (here != MOORAGE_WHOLE && there != 0));
-        of.pinned = true;
+    void pin(uint32_t page, page_entry &entry) {
+        const ledger::pin_result found = truth.pin(page);
+        const uint8_t resident =
+            segments(entry, [](auto &segment) { return segment.state == segment_state::here; });
+        const uint8_t present =
+            segments(entry, [](auto &segment) { return segment.state != segment_state::absent; });
+        CHECK(found.missing == (MOORAGE_WHOLE & ~resident));
+        CHECK(found.kept == entry.kept);
+        CHECK(found.partly == (resident != MOORAGE_WHOLE && present != 0));
+        entry.pinned = true;
     }
-    void unpin(uint32_t page, page_entry &of) {
-        if (of.kept && truth.rows().must_move(page)) {
-            const uint64_t to = truth.take_slot(page);
+    void unpin(uint32_t page, page_entry &entry) {
+        if (entry.kept && truth.rows().must_move(page)) {
+            const uint64_t row = truth.take_slot(page);
             truth.moved(page);
-            CHECK(truth.rows().row_of(page, MOORAGE_SEGMENT(0, 2)) == to);
+            CHECK(truth.rows().row_of(page, MOORAGE_SEGMENT(0, 2)) == row);
         }
-        truth.unpin(page, of.kept);
-        of.pinned = false;
-        set(of, of.kept ? static_cast<uint8_t>(MOORAGE_WHOLE & ~of_slot()) : uint8_t{MOORAGE_WHOLE},
+        truth.unpin(page, entry.kept);
+        entry.pinned = false;
+        set(entry,
+            entry.kept ? static_cast<uint8_t>(MOORAGE_WHOLE & ~of_slot()) : uint8_t{MOORAGE_WHOLE},
             leave);
     }
     // Rows of a page that was given up leave with the step that used it.
-    void give_up_or_drop(uint32_t page, page_entry &of) {
-        const uint8_t passing = segments(of, [](auto &one) { return one.passing; });
-        const uint8_t coming =
-            segments(of, [](auto &one) { return one.passing && one.at == stand::coming; });
-        if (of.pinned && coming != 0) {
+    void give_up_or_drop(uint32_t page, page_entry &entry) {
+        const uint8_t passing = segments(entry, [](auto &segment) { return segment.passing; });
+        const uint8_t coming = segments(entry, [](auto &segment) {
+            return segment.passing && segment.state == segment_state::coming;
+        });
+        if (entry.pinned && coming != 0) {
             truth.give_up(page, coming);
-            set(of, coming, [](segment_entry &one) { one = {stand::absent, false, true}; });
-        } else if (!of.pinned && passing != 0) {
+            set(entry, coming, [](segment_entry &segment) {
+                segment = {segment_state::absent, false, true};
+            });
+        } else if (!entry.pinned && passing != 0) {
             truth.drop(page, passing);
-            set(of, passing, leave);
+            set(entry, passing, leave);
         }
     }
 
     void check() const {
         std::set<uint64_t> taken;
-        for (const auto &one : naive) {
-            const uint32_t page = one.first;
-            const page_entry &of = one.second;
+        for (const auto &element : naive) {
+            const uint32_t page = element.first;
+            const page_entry &entry = element.second;
             CAPTURE(page);
-            const uint32_t here = segments(of, [](auto &one) { return one.at == stand::here; });
-            const uint32_t coming = segments(of, [](auto &one) { return one.at == stand::coming; });
-            const uint32_t passing = segments(of, [](auto &one) { return one.passing; });
-            const uint32_t version = there(of) ? of.version : 0;
-            REQUIRE(truth.state(page) == (here | coming << MOORAGE_STATE_IN_FLIGHT_SHIFT |
+            const uint32_t resident =
+                segments(entry, [](auto &segment) { return segment.state == segment_state::here; });
+            const uint32_t coming = segments(
+                entry, [](auto &segment) { return segment.state == segment_state::coming; });
+            const uint32_t passing = segments(entry, [](auto &segment) { return segment.passing; });
+            const uint32_t version = has_segments(entry) ? entry.version : 0;
+            REQUIRE(truth.state(page) == (resident | coming << MOORAGE_STATE_IN_FLIGHT_SHIFT |
                                           passing << MOORAGE_STATE_BUFFERED_SHIFT |
                                           version << MOORAGE_STATE_VERSION_SHIFT |
-                                          (of.pinned ? MOORAGE_STATE_PINNED : 0)));
+                                          (entry.pinned ? MOORAGE_STATE_PINNED : 0)));
             REQUIRE(truth.version(page) == version);
-            REQUIRE(truth.known(page) == (here | coming));
-            REQUIRE(truth.evictable(page) ==
-                    (of.kept && !of.pinned && passing == 0 && (here | coming) != 0));
+            REQUIRE(truth.known_segments(page) == (resident | coming));
+            REQUIRE(truth.is_evictable(page) ==
+                    (entry.kept && !entry.pinned && passing == 0 && (resident | coming) != 0));
             for (int part = 0; part < (split() ? 2 : 1); ++part) {
                 const uint64_t row = truth.rows().row_of(page, bit_of(part));
-                REQUIRE((row != MOORAGE_NEVER) == of.part[part].rows);
+                REQUIRE((row != MOORAGE_NEVER) == entry.part[part].rows);
                 if (row == MOORAGE_NEVER) continue;
                 const uint32_t count = part == 0 ? top : rows - top;
                 REQUIRE(row + count <= truth.rows().rows_total());
                 for (uint64_t i = row; i < row + count; ++i) REQUIRE(taken.insert(i).second);
             }
         }
-        REQUIRE(truth.adds_up());
+        REQUIRE(truth.is_consistent());
         for (uint32_t pool = 0; pool < truth.pools(); ++pool) {
-            REQUIRE(truth.used(pool) == used(pool));
-            REQUIRE(truth.used(pool) <= truth.slots(pool));
+            REQUIRE(truth.used_slots(pool) == used(pool));
+            REQUIRE(truth.used_slots(pool) <= truth.slots(pool));
         }
     }
 };
@@ -272,10 +294,10 @@ struct world {
 TEST_CASE("random verbs, against a naive book") {
     for (uint64_t seed = 0; seed < 60; ++seed) {
         CAPTURE(seed);
-        world all(seed);
+        world test_world(seed);
         for (int i = 0; i < 400; ++i) {
-            all.act();
-            all.check();
+            test_world.act();
+            test_world.check();
         }
     }
 }

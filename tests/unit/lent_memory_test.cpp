@@ -33,24 +33,24 @@ int signal_of(const std::function<void()> &deed) {
 }  // namespace
 
 TEST_CASE("what is written on the host's side is read on the other, which cannot be written") {
-    lent_vector<uint32_t> own(1000);
-    std::iota(own.begin(), own.end(), 0u);
-    const uint32_t *shown = lent(own);
-    CHECK(shown != own.data());
+    lent_vector<uint32_t> values(1000);
+    std::iota(values.begin(), values.end(), 0u);
+    const uint32_t *shown = lent(values);
+    CHECK(shown != values.data());
     for (uint32_t i = 0; i < 1000; ++i) REQUIRE(shown[i] == i);
-    own[17] = 4711;
+    values[17] = 4711;
     CHECK(shown[17] == 4711);
-    CHECK(signal_of([&] { own[17] = 1; }) == 0);
+    CHECK(signal_of([&] { values[17] = 1; }) == 0);
     CHECK(signal_of([&] { const_cast<uint32_t *>(shown)[17] = 1; }) == SIGSEGV);
     CHECK(lent(static_cast<uint32_t *>(nullptr)) == nullptr);
 }
 
 TEST_CASE("guard off lends the host's own side") {
-    lent_vector<uint32_t> own(3);
+    lent_vector<uint32_t> values(3);
     board->guard = call_guard::off;
-    CHECK(lent(own) == own.data());
+    CHECK(lent(values) == values.data());
     board->guard = call_guard::usual;
-    CHECK(lent(own) != own.data());
+    CHECK(lent(values) != values.data());
 }
 
 TEST_CASE("memory is used again, blocks do not overlap, and large ones are had as well") {
@@ -59,26 +59,26 @@ TEST_CASE("memory is used again, blocks do not overlap, and large ones are had a
     for (size_t i = 0; i < 200; i += 2) many[i] = lent_vector<uint8_t>();
     for (size_t i = 0; i < 200; i += 2) many[i].assign(5000, static_cast<uint8_t>(i));
     for (size_t i = 0; i < 200; ++i)
-        for (const uint8_t one : many[i]) REQUIRE(one == static_cast<uint8_t>(i));
+        for (const uint8_t byte : many[i]) REQUIRE(byte == static_cast<uint8_t>(i));
     lent_vector<uint8_t> large(size_t{100} << 20);
     large.back() = 3;
     CHECK(lent(large)[large.size() - 1] == 3);
 }
 
 TEST_CASE("a child has memory of its own with the same content, parent and child apart") {
-    lent_vector<uint32_t> own(10, 5);
-    const uint32_t *shown = lent(own);
-    const ending how = supervise(
+    lent_vector<uint32_t> values(10, 5);
+    const uint32_t *shown = lent(values);
+    const ending result = supervise(
         [&](const sender &) {
-            if (own[3] != 5 || shown[3] != 5) return 1;
-            own[3] = 6;
-            lent_vector<uint32_t> more(10, 7);
-            return shown[3] == 6 && own[4] == 5 ? 0 : 2;
+            if (values[3] != 5 || shown[3] != 5) return 1;
+            values[3] = 6;
+            lent_vector<uint32_t> later_values(10, 7);
+            return shown[3] == 6 && values[4] == 5 ? 0 : 2;
         },
         {});
-    CHECK(how.finished);
-    CHECK(how.exit_code == 0);
-    CHECK(own[3] == 5);
+    CHECK(result.finished);
+    CHECK(result.exit_code == 0);
+    CHECK(values[3] == 5);
     CHECK(shown[3] == 5);
 }
 
@@ -105,10 +105,10 @@ TEST_CASE("no policy can change the residency view") {
 }
 
 TEST_CASE("behind the last element of an output array nothing can be touched") {
-    fenced_vector<uint16_t> out(2049);
-    out[2048] = 1;
-    CHECK(signal_of([&] { out.data()[2048] = 2; }) == 0);
-    CHECK(signal_of([&] { out.data()[2049] = 2; }) == SIGSEGV);
+    fenced_vector<uint16_t> output(2049);
+    output[2048] = 1;
+    CHECK(signal_of([&] { output.data()[2048] = 2; }) == 0);
+    CHECK(signal_of([&] { output.data()[2049] = 2; }) == SIGSEGV);
     fenced_vector<uint32_t> growing;
     for (uint32_t i = 0; i < 5000; ++i) growing.push_back(i);
     CHECK(std::accumulate(growing.begin(), growing.end(), 0u) == 5000u * 4999 / 2);

@@ -30,8 +30,8 @@ namespace core = moorage::core;
 const fs::path build = MOORAGE_BINARY_DIR;
 
 std::string bytes_of(const fs::path &file) {
-    std::ifstream in(file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
+    std::ifstream input(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(input), {}};
 }
 
 std::set<std::string> set_of(const std::vector<std::string_view> &names) {
@@ -41,25 +41,26 @@ std::set<std::string> set_of(const std::vector<std::string_view> &names) {
 // Third words in nm's output for the dynamic symbols that an option selects.
 std::set<std::string> nm(const char *option, const fs::path &file) {
     std::set<std::string> names;
-    FILE *out = popen(("nm -D " + std::string(option) + " '" + file.string() + "'").c_str(), "r");
-    REQUIRE(out);
+    FILE *output =
+        popen(("nm -D " + std::string(option) + " '" + file.string() + "'").c_str(), "r");
+    REQUIRE(output);
     char line[4096];
-    while (std::fgets(line, sizeof(line), out)) {
+    while (std::fgets(line, sizeof(line), output)) {
         std::istringstream words(line);
         std::string word, last;
         while (words >> word) last = word;
         names.insert(last.substr(0, last.find('@')));
     }
-    pclose(out);
+    pclose(output);
     return names;
 }
 
 std::string refusal_of(const fs::path &path) {
     core::set_log_level(core::log_level::off);
-    core::registry all;
-    REQUIRE(all.scan(std::vector{path}).ok());
-    CHECK(all.policies().empty());
-    return all.refusals().empty() ? "" : all.refusals()[0].reason;
+    core::registry registry;
+    REQUIRE(registry.scan(std::vector{path}).ok());
+    CHECK(registry.policies().empty());
+    return registry.refusals().empty() ? "" : registry.refusals()[0].reason;
 }
 
 bool contains(const std::string &text, const char *part) {
@@ -74,7 +75,7 @@ TEST_CASE("the symbols of a library are those that nm prints") {
         REQUIRE(symbols.ok());
         const auto exported = nm("--defined-only", build / name);
         CHECK(set_of(symbols->exported) == exported);
-        CHECK(set_of(symbols->taken) == nm("--undefined-only", build / name));
+        CHECK(set_of(symbols->imported) == nm("--undefined-only", build / name));
         if (!moorage::test::sanitized) CHECK(symbols->functions.size() == symbols->exported.size());
     }
 }
@@ -83,12 +84,12 @@ TEST_CASE("a library without the door is not opened: its constructors would end 
     const fs::path strangers = build / "strangers";
     CHECK(contains(refusal_of(strangers / "no_door.so"), "exports no moorage_module_v2"));
     CHECK(contains(refusal_of(strangers / "door_is_data.so"), "exports no moorage_module_v2"));
-    core::registry all;
-    REQUIRE(all.scan(std::vector{strangers}).ok());
-    REQUIRE(all.policies().empty());
-    const auto refusals = all.refusals();
+    core::registry registry;
+    REQUIRE(registry.scan(std::vector{strangers}).ok());
+    REQUIRE(registry.policies().empty());
+    const auto refusals = registry.refusals();
     const auto no_door = std::ranges::find_if(
-        refusals, [](const auto &one) { return one.path.filename() == "no_door.so"; });
+        refusals, [](const auto &refusal) { return refusal.path.filename() == "no_door.so"; });
     REQUIRE(no_door != refusals.end());
     CHECK(contains(no_door->reason, "nothing of it was run"));
 }
@@ -142,8 +143,8 @@ TEST_CASE("no damage to a file harms the reader") {
             const uint64_t value = draw() % 2 ? odd[draw() % std::size(odd)] : draw();
             const size_t width = size_t{1} << draw() % 4;
             // Every second one in the headers and the first segments.
-            const size_t at = draw() % (draw() % 2 ? 600 : tables - 8);
-            std::memcpy(bytes.data() + at, &value, width);
+            const size_t offset = draw() % (draw() % 2 ? 600 : tables - 8);
+            std::memcpy(bytes.data() + offset, &value, width);
         }
         if (i % 5 == 0) bytes.resize(draw() % bytes.size());
         std::ofstream(file, std::ios::binary) << bytes;

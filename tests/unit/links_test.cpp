@@ -53,10 +53,10 @@ public:
     }
     uint32_t send(uint64_t, std::span<const moorage_wire_part> parts, uint64_t) override {
         if (!open) return MOORAGE_WIRE_FULL;
-        frame of;
+        frame message;
         const std::span bytes(static_cast<const std::byte *>(parts[0].host_data), parts[0].bytes);
-        REQUIRE(read_frame(bytes, of).why == refusal_reason::none);
-        if (of.header.id != 0) sent.push_back(of.header.id);
+        REQUIRE(read_frame(bytes, message).reason == refusal_reason::none);
+        if (message.header.id != 0) sent.push_back(message.header.id);
         return MOORAGE_WIRE_DONE;
     }
     uint32_t poll(std::span<moorage_wire_event> events, uint64_t) override {
@@ -78,40 +78,41 @@ private:
 // A node that answers everything at once.
 class answering final : public link_events {
 public:
-    links *by = nullptr;
+    links *node_links = nullptr;
     std::map<uint64_t, std::vector<uint64_t>> asked;  // ids by connection
     std::vector<uint64_t> lost;
 
     void ready(core::link &) override {}
-    bool arrived(core::link &from, const frame &of, uint64_t) override {
-        asked[from.connection].push_back(of.header.id);
-        message_bytes written = by->take_memory();
+    bool arrived(core::link &sender, const frame &message, uint64_t) override {
+        asked[sender.connection].push_back(message.header.id);
+        message_bytes written = node_links->take_memory();
         written.resize(answer_bytes);
-        CHECK(by->send(from, std::move(written), message_kind::weights, of.header.id));
+        CHECK(
+            node_links->send(sender, std::move(written), message_kind::weights, message.header.id));
         return false;
     }
-    void gone(core::link &who) override { lost.push_back(who.connection); }
+    void gone(core::link &peer) override { lost.push_back(peer.connection); }
 };
 
 struct bench {
     node_plan plan;
-    node_identity own{0, 7, "test"};
-    narrow_wire over;
+    node_identity identity{0, 7, "test"};
+    narrow_wire wire;
     answering node;
-    links all;
+    links node_links;
 
-    bench() : all(over, prepared(plan), own, node) { node.by = &all; }
-    static node_plan &prepared(node_plan &of) {
-        of.servers.push_back({"server0", {}});
-        of.sizes = {1, 4, 8, 64};
-        return of;
+    bench() : node_links(wire, prepared(plan), identity, node) { node.node_links = &node_links; }
+    static node_plan &prepared(node_plan &changed_plan) {
+        changed_plan.servers.push_back({"server0", {}});
+        changed_plan.sizes = {1, 4, 8, 64};
+        return changed_plan;
     }
     void settle() {
-        while (!over.quiet()) all.turn(0);
+        while (!wire.quiet()) node_links.turn(0);
     }
     // `sender`: the server that it says it is.
     void caller(uint64_t connection, uint32_t sender = no_server) {
-        over.happens(MOORAGE_WIRE_ACCEPTED, connection).channel = MOORAGE_WIRE_CALLS;
+        wire.happens(MOORAGE_WIRE_ACCEPTED, connection).channel = MOORAGE_WIRE_CALLS;
         message_bytes written;
         begin_frame(written);
         greeting says;
@@ -119,12 +120,12 @@ struct bench {
         write(written, says);
         frame_header hello = head(message_kind::hello, 0);
         hello.sender = sender;
-        over.say(connection, std::move(written), hello);
+        wire.say(connection, std::move(written), hello);
         settle();
     }
     bool is_ready(uint64_t connection) {
-        const core::link *const one = all.find(connection);
-        return one && one->stands == core::link::stand::ready;
+        const core::link *const peer = node_links.find(connection);
+        return peer && peer->state == core::link::state_kind::ready;
     }
     void ask(uint64_t connection, uint64_t first, uint64_t count) {
         const int32_t prompt = 1;
@@ -132,7 +133,7 @@ struct bench {
             message_bytes written;
             begin_frame(written);
             write(written, ask_view{1, {&prompt, 1}});
-            over.say(connection, std::move(written), head(message_kind::ask, id));
+            wire.say(connection, std::move(written), head(message_kind::ask, id));
         }
         settle();
     }
@@ -142,113 +143,114 @@ struct bench {
 };
 
 std::vector<uint64_t> numbers(uint64_t first, uint64_t count) {
-    std::vector<uint64_t> made(count);
-    std::iota(made.begin(), made.end(), first);
-    return made;
+    std::vector<uint64_t> list(count);
+    std::iota(list.begin(), list.end(), first);
+    return list;
 }
 
 }  // namespace
 
 TEST_CASE("a caller that takes no answers is read no further while 16 MiB of them wait") {
-    bench on;
-    on.caller(1);
-    on.over.open = false;
-    on.ask(1, 1, 100);
+    bench fixture;
+    fixture.caller(1);
+    fixture.wire.open = false;
+    fixture.ask(1, 1, 100);
     // Sixteen answers are 16 MiB, which is not more than that; the seventeenth is.
-    CHECK(on.node.asked[1] == numbers(1, 17));
-    CHECK(on.over.lent.size() == 83);
-    CHECK(on.over.sent.empty());
+    CHECK(fixture.node.asked[1] == numbers(1, 17));
+    CHECK(fixture.wire.lent.size() == 83);
+    CHECK(fixture.wire.sent.empty());
 
     SUBCASE("all are answered, in their order, once it takes them") {
-        on.over.open = true;
-        on.over.happens(MOORAGE_WIRE_WRITABLE, 1);
-        on.settle();
-        CHECK(on.node.asked[1] == numbers(1, 100));
-        CHECK(on.over.sent == numbers(1, 100));
-        CHECK(on.over.lent.empty());
-        CHECK(on.all.idle());
+        fixture.wire.open = true;
+        fixture.wire.happens(MOORAGE_WIRE_WRITABLE, 1);
+        fixture.settle();
+        CHECK(fixture.node.asked[1] == numbers(1, 100));
+        CHECK(fixture.wire.sent == numbers(1, 100));
+        CHECK(fixture.wire.lent.empty());
+        CHECK(fixture.node_links.idle());
     }
     SUBCASE("what it says meanwhile waits behind that") {
-        on.ask(1, 101, 5);
-        CHECK(on.node.asked[1] == numbers(1, 17));
-        on.over.open = true;
-        on.over.happens(MOORAGE_WIRE_WRITABLE, 1);
-        on.settle();
-        CHECK(on.over.sent == numbers(1, 105));
+        fixture.ask(1, 101, 5);
+        CHECK(fixture.node.asked[1] == numbers(1, 17));
+        fixture.wire.open = true;
+        fixture.wire.happens(MOORAGE_WIRE_WRITABLE, 1);
+        fixture.settle();
+        CHECK(fixture.wire.sent == numbers(1, 105));
     }
     SUBCASE("others are read on") {
-        on.over.open = true;
-        on.caller(2);
-        on.ask(2, 1001, 30);
-        CHECK(on.node.asked[2] == numbers(1001, 30));
-        CHECK(on.over.sent == numbers(1001, 30));
-        CHECK(on.node.asked[1] == numbers(1, 17));
+        fixture.wire.open = true;
+        fixture.caller(2);
+        fixture.ask(2, 1001, 30);
+        CHECK(fixture.node.asked[2] == numbers(1001, 30));
+        CHECK(fixture.wire.sent == numbers(1001, 30));
+        CHECK(fixture.node.asked[1] == numbers(1, 17));
     }
     SUBCASE("when it goes nothing of it is kept") {
-        on.over.happens(MOORAGE_WIRE_CLOSED, 1);
-        on.settle();
-        CHECK(on.over.lent.empty());
-        CHECK(on.node.lost == std::vector<uint64_t>{1});
-        CHECK(on.all.count_open() == 0);
-        CHECK(on.all.idle());
+        fixture.wire.happens(MOORAGE_WIRE_CLOSED, 1);
+        fixture.settle();
+        CHECK(fixture.wire.lent.empty());
+        CHECK(fixture.node.lost == std::vector<uint64_t>{1});
+        CHECK(fixture.node_links.count_open() == 0);
+        CHECK(fixture.node_links.idle());
     }
 }
 
 TEST_CASE("guests fill their own places, servers of the plan have theirs") {
-    bench on;
-    on.plan.servers.push_back({"server1", {}});
+    bench fixture;
+    fixture.plan.servers.push_back({"server1", {}});
     const uint64_t guests = links::guest_places;
-    for (uint64_t connection = 1; connection <= guests + 3; ++connection) on.caller(connection);
-    CHECK(on.is_ready(guests));
-    CHECK_FALSE(on.is_ready(guests + 1));
-    CHECK(on.all.figures().refused[static_cast<size_t>(refusal_reason::busy)] == 3);
+    for (uint64_t connection = 1; connection <= guests + 3; ++connection)
+        fixture.caller(connection);
+    CHECK(fixture.is_ready(guests));
+    CHECK_FALSE(fixture.is_ready(guests + 1));
+    CHECK(fixture.node_links.figures().refused[static_cast<size_t>(refusal_reason::busy)] == 3);
     // A server of the plan has a limited number of places, too.
     const uint64_t server = 10'000;
-    for (uint64_t i = 0; i <= links::server_places; ++i) on.caller(server + i, 1);
-    CHECK(on.is_ready(server + links::server_places - 1));
-    CHECK_FALSE(on.is_ready(server + links::server_places));
+    for (uint64_t i = 0; i <= links::server_places; ++i) fixture.caller(server + i, 1);
+    CHECK(fixture.is_ready(server + links::server_places - 1));
+    CHECK_FALSE(fixture.is_ready(server + links::server_places));
     // A guest that goes leaves its place to the next.
-    on.over.happens(MOORAGE_WIRE_CLOSED, 1);
-    on.settle();
-    on.caller(20'000);
-    CHECK(on.is_ready(20'000));
+    fixture.wire.happens(MOORAGE_WIRE_CLOSED, 1);
+    fixture.settle();
+    fixture.caller(20'000);
+    CHECK(fixture.is_ready(20'000));
     CHECK(links::connections_max(2) >= guests + links::greeting_places + 2 * links::server_places);
 }
 
 TEST_CASE("of those that have connected and not greeted the oldest gives way") {
-    bench on;
-    on.caller(1);
+    bench fixture;
+    fixture.caller(1);
     const uint64_t places = links::greeting_places;
     for (uint64_t connection = 2; connection < 2 + places + 3; ++connection)
-        on.over.happens(MOORAGE_WIRE_ACCEPTED, connection).channel = MOORAGE_WIRE_CALLS;
-    on.settle();
+        fixture.wire.happens(MOORAGE_WIRE_ACCEPTED, connection).channel = MOORAGE_WIRE_CALLS;
+    fixture.settle();
     for (const uint64_t gone : {2, 3, 4})
-        CHECK(on.all.find(gone)->stands == core::link::stand::closing);
-    CHECK(on.all.find(5)->stands == core::link::stand::greeting);
-    CHECK(on.is_ready(1));
+        CHECK(fixture.node_links.find(gone)->state == core::link::state_kind::closing);
+    CHECK(fixture.node_links.find(5)->state == core::link::state_kind::greeting);
+    CHECK(fixture.is_ready(1));
 }
 
 TEST_CASE("what keeps a connection from being made is told from what may soon be over") {
-    bench on;
-    on.plan.servers.push_back({"server1", {"loop:1"}});
-    narrow_wire over;
+    bench fixture;
+    fixture.plan.servers.push_back({"server1", {"loop:1"}});
+    narrow_wire wire;
     answering node;
-    links caller(over, on.plan, on.own, node);
+    links caller(wire, fixture.plan, fixture.identity, node);
     const auto ends = [&](int32_t reason, const char *text) {
-        moorage_wire_event &event = over.happens(MOORAGE_WIRE_CLOSED, over.dialed);
+        moorage_wire_event &event = wire.happens(MOORAGE_WIRE_CLOSED, wire.dialed);
         event.reason = reason;
         event.plugin_text = text;
-        const uint64_t before = over.dialed;
-        while (over.dialed == before) caller.turn(0);
+        const uint64_t last_dialed = wire.dialed;
+        while (wire.dialed == last_dialed) caller.turn(0);
     };
     caller.dial();
     for (const int32_t reason : {MOORAGE_WIRE_LOST, MOORAGE_WIRE_TOO_MANY, MOORAGE_WIRE_TOO_SLOW}) {
         ends(reason, "no place");
         CHECK(caller.trouble(1) == "no place");
-        CHECK(caller.trouble_passes(1));
+        CHECK(caller.is_trouble_temporary(1));
     }
     ends(MOORAGE_WIRE_UNREACHABLE, "nobody");
-    CHECK_FALSE(caller.trouble_passes(1));
+    CHECK_FALSE(caller.is_trouble_temporary(1));
 }
 
 }  // namespace links_test

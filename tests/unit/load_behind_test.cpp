@@ -21,10 +21,10 @@ struct bench : test::toy_run {
         config.experts = 2;
     }
     // One expert a token, one layer.
-    run_report run_it(const std::vector<uint16_t> &experts, uint32_t of = 4) {
+    run_report run_it(const std::vector<uint16_t> &experts, uint32_t expert_count = 4) {
         std::vector<std::vector<std::vector<uint16_t>>> tokens;
-        for (const uint16_t one : experts) tokens.push_back({{one}});
-        const trace_data data = toy::routing(tokens, of, {0, experts.size()}, false);
+        for (const uint16_t expert : experts) tokens.push_back({{expert}});
+        const trace_data data = toy::routing(tokens, expert_count, {0, experts.size()}, false);
         write(data);
         run_report done = toy_run::run_it();
         CHECK(done.faults.empty());
@@ -35,10 +35,10 @@ struct bench : test::toy_run {
 }  // namespace
 
 TEST_CASE("the CPU computes until the load has crossed, the GPU from then on") {
-    bench on;
+    bench fixture;
     // A token on the CPU: 170 + 2,500 + 10. The load sets out at 170 and is there at 11,170; token
     // 4 has its gate at 10,890, token 5 at 13,570: it alone takes 170 + 100 + 10.
-    const run_report report = on.run_it({0, 0, 0, 0, 0, 0});
+    const run_report report = fixture.run_it({0, 0, 0, 0, 0, 0});
     CHECK(report.total_ms == doctest::Approx(1e-6 * (5 * 2680 + 280)));
     CHECK(report.experts.on_cpu == 5);
     CHECK(report.experts.hits == 1);
@@ -50,13 +50,13 @@ TEST_CASE("the CPU computes until the load has crossed, the GPU from then on") {
 }
 
 TEST_CASE("a step takes a load over when what is left of it is the shorter way") {
-    bench on;
-    on.config.transport.plugin = "chunked";
-    on.config.transport.params = {{"chunk_bytes", int64_t{10'000}, "test"}};
+    bench fixture;
+    fixture.config.transport.plugin = "chunked";
+    fixture.config.transport.params = {{"chunk_bytes", int64_t{10'000}, "test"}};
     // Ten pieces of 2,000 ns from 170 on. Tokens 0 to 6 are computed on the CPU. At the gate of
     // token 7 (18,930) nine have crossed, and 2,000 + 100 ns for the last are less than 2,500: it
     // waits until 20,170.
-    const run_report report = on.run_it({0, 0, 0, 0, 0, 0, 0, 0});
+    const run_report report = fixture.run_it({0, 0, 0, 0, 0, 0, 0, 0});
     CHECK(report.experts.on_cpu == 7);
     CHECK(report.total_ms == doctest::Approx(1e-6 * (20'170 + 100 + 10)));
     CHECK(report.experts.loaded == 1);
@@ -64,11 +64,11 @@ TEST_CASE("a step takes a load over when what is left of it is the shorter way")
 }
 
 TEST_CASE("an expert on its way can be evicted; what is under way still ends") {
-    bench on;
-    on.config.experts = 1;
+    bench fixture;
+    fixture.config.experts = 1;
     // The load of 0 sets out at 170. Token 1 wants the slot for 1, whose load has to wait for the
     // link until 11,170, after the end.
-    const run_report report = on.run_it({0, 1});
+    const run_report report = fixture.run_it({0, 1});
     CHECK(report.experts.on_cpu == 2);
     CHECK(report.total_ms == doctest::Approx(1e-6 * 2 * 2680));
     CHECK(report.bytes.behind == 100'000);
@@ -82,26 +82,26 @@ TEST_CASE("an expert on its way can be evicted; what is under way still ends") {
 }
 
 TEST_CASE("loads that have ended make room for others under way") {
-    bench on;
-    on.config.experts = 20;
+    bench fixture;
+    fixture.config.experts = 20;
     // Twenty experts, each asked for ten times in a row. A load of 11,000 ends within the 26,800 of
     // its tokens, so at most two are under way, and all twenty arrive.
     std::vector<uint16_t> experts;
-    for (uint16_t one = 0; one < 20; ++one) experts.insert(experts.end(), 10, one);
-    const run_report report = on.run_it(experts, 20);
+    for (uint16_t expert = 0; expert < 20; ++expert) experts.insert(experts.end(), 10, expert);
+    const run_report report = fixture.run_it(experts, 20);
     CHECK(report.bytes.behind == 20 * 100'000);
     CHECK(report.experts.misses == 20);
 }
 
 TEST_CASE("no load behind when none is allowed, or the cache refuses") {
-    bench on;
-    on.config.dispatch.params.push_back({"behind", int64_t{0}, "test"});
+    bench fixture;
+    fixture.config.dispatch.params.push_back({"behind", int64_t{0}, "test"});
     const std::vector<uint16_t> tokens = {0, 0, 0};
-    CHECK(on.run_it(tokens).bytes.behind == 0);
-    on.config.dispatch.params.pop_back();
-    on.config.cache.plugin = "static";
-    on.config.cache.params = {{"which", "nothing", "test"}};
-    CHECK(on.run_it(tokens).bytes.behind == 0);
+    CHECK(fixture.run_it(tokens).bytes.behind == 0);
+    fixture.config.dispatch.params.pop_back();
+    fixture.config.cache.plugin = "static";
+    fixture.config.cache.params = {{"which", "nothing", "test"}};
+    CHECK(fixture.run_it(tokens).bytes.behind == 0);
 }
 
 }  // namespace load_behind_test

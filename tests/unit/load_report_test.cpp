@@ -16,23 +16,23 @@ namespace {
 constexpr uint64_t ms = 1'000'000;
 
 node_plan plan_of_two() {
-    node_plan made;
-    made.servers = {{"one", {"a:1"}}, {"two", {"b:1"}}};
-    return made;
+    node_plan plan;
+    plan.servers = {{"one", {"a:1"}}, {"two", {"b:1"}}};
+    return plan;
 }
 
 load_outcome answered(uint64_t sent_ms, uint64_t first_ms, uint64_t ended_ms, size_t tokens) {
-    load_outcome made;
-    made.how = load_end::answered;
-    made.sent_ns = sent_ms * ms;
-    made.first_ns = first_ms * ms;
-    made.ended_ns = ended_ms * ms;
-    made.written.assign(tokens, 3);
-    return made;
+    load_outcome outcome;
+    outcome.end = load_end::answered;
+    outcome.sent_ns = sent_ms * ms;
+    outcome.first_ns = first_ms * ms;
+    outcome.ended_ns = ended_ms * ms;
+    outcome.written.assign(tokens, 3);
+    return outcome;
 }
 
-json status_of(uint64_t calls, uint64_t activations, uint64_t elsewhere, uint64_t there,
-               uint64_t back) {
+json status_of(uint64_t calls, uint64_t activations, uint64_t elsewhere, uint64_t sent_bytes,
+               uint64_t returned_bytes) {
     return {{"incarnation", 7},
             {"served", {{"calls", 5}}},
             {"called", {{"calls", calls}, {"activations", activations}, {"elsewhere", elsewhere}}},
@@ -40,7 +40,7 @@ json status_of(uint64_t calls, uint64_t activations, uint64_t elsewhere, uint64_
              {{{"server", "one"}},
               {{"server", "two"},
                {"called_us", 250 * calls},
-               {"hidden_bytes", {{"there", there}, {"back", back}}}}}}};
+               {"hidden_bytes", {{"there", sent_bytes}, {"back", returned_bytes}}}}}}};
 }
 
 }  // namespace
@@ -69,9 +69,9 @@ TEST_CASE("times count from when a request was due") {
 TEST_CASE("those that were not answered are counted and named, and in no time") {
     const std::vector<load_request> requests(5, {1, 0, {{1}, 4}});
     std::vector<load_outcome> outcomes(5, answered(0, 10, 20, 1));
-    outcomes[1].how = outcomes[2].how = load_end::refused;
+    outcomes[1].end = outcomes[2].end = load_end::refused;
     outcomes[1].text = outcomes[2].text = "busy: 9 requests wait already";
-    outcomes[3].how = load_end::lost;
+    outcomes[3].end = load_end::lost;
     outcomes[3].text = "the connection ended";
     outcomes[3].ended_ns = 900 * ms;
     outcomes[4] = {};
@@ -92,8 +92,8 @@ TEST_CASE("those that were not answered are counted and named, and in no time") 
 
 TEST_CASE("what nodes count is the difference of two looks") {
     load_seen seen;
-    seen.before = {counts_of(status_of(10, 100, 40, 1000, 2000), 2), std::nullopt};
-    seen.after = {counts_of(status_of(25, 300, 90, 1600, 5000), 2), std::nullopt};
+    seen.start = {counts_of(status_of(10, 100, 40, 1000, 2000), 2), std::nullopt};
+    seen.end = {counts_of(status_of(25, 300, 90, 1600, 5000), 2), std::nullopt};
     const run_report report =
         report_of(plan_of_two(), {{0, 0, {{1}, 1}}}, {answered(0, 1, 1, 1)}, seen);
     CHECK(report.cluster->calls == 15);
@@ -103,32 +103,32 @@ TEST_CASE("what nodes count is the difference of two looks") {
     CHECK(report.cluster->local_ratio == doctest::Approx(0.75));
     CHECK(report.cluster->homes.front().local_ratio.value() == doctest::Approx(0.75));
     REQUIRE(report.cluster->links.size() == 2);
-    CHECK(report.cluster->links[0].from == "one");
+    CHECK(report.cluster->links[0].source == "one");
     CHECK(report.cluster->links[0].activation_bytes == 600);
-    CHECK(report.cluster->links[1].from == "two");
+    CHECK(report.cluster->links[1].source == "two");
     CHECK(report.cluster->links[1].activation_bytes == 3000);
     CHECK(report.bytes.network == 3600);
     // The other one says nothing.
     CHECK(report.warnings.size() == 1);
     // Started again meanwhile: its counts mean nothing.
-    seen.after[0]->incarnation = 8;
+    seen.end[0]->incarnation = 8;
     CHECK(report_of(plan_of_two(), {}, {}, seen).cluster->calls == 0);
 }
 
 TEST_CASE("what a load does not measure is null, and its experts add up") {
     load_seen seen;
-    seen.before = {counts_of(status_of(10, 100, 40, 1000, 2000), 2), std::nullopt};
-    seen.after = {counts_of(status_of(25, 300, 90, 1600, 5000), 2), std::nullopt};
+    seen.start = {counts_of(status_of(10, 100, 40, 1000, 2000), 2), std::nullopt};
+    seen.end = {counts_of(status_of(25, 300, 90, 1600, 5000), 2), std::nullopt};
     const run_report report =
         report_of(plan_of_two(), {{0, 0, {{1}, 1}}}, {answered(0, 1, 1, 1)}, seen);
     // 200 choices of tokens, of which 50 were computed elsewhere.
-    const json all = to_json(report);
-    CHECK(all["experts"]["hits"] == 150);
-    CHECK(all["experts"]["misses"] == 50);
-    CHECK(all["experts"]["remote"] == 50);
-    CHECK(all["cluster"]["experts_ms_per_token"].is_null());
-    CHECK(all["cluster"]["links"][0]["utilisation"].is_null());
-    CHECK(all["cluster"]["latency_ms"]["mean"] == 1);
+    const json document = to_json(report);
+    CHECK(document["experts"]["hits"] == 150);
+    CHECK(document["experts"]["misses"] == 50);
+    CHECK(document["experts"]["remote"] == 50);
+    CHECK(document["cluster"]["experts_ms_per_token"].is_null());
+    CHECK(document["cluster"]["links"][0]["utilisation"].is_null());
+    CHECK(document["cluster"]["latency_ms"]["mean"] == 1);
     const std::string text = to_text(report);
     CHECK(text.find("experts that tokens choose") != std::string::npos);
     CHECK(text.find("each once") == std::string::npos);
@@ -141,11 +141,11 @@ TEST_CASE("what a load does not measure is null, and its experts add up") {
 
 TEST_CASE("where nothing was answered there are no times") {
     const run_report report = report_of(plan_of_two(), {{0, 0, {{1}, 1}}}, {{}}, {});
-    const json all = to_json(report);
+    const json document = to_json(report);
     for (const char *figure : {"mean", "p50", "p99"}) {
-        CHECK(all["tpot_ms"][figure].is_null());
-        CHECK(all["ttft_ms"][figure].is_null());
-        CHECK(all["cluster"]["latency_ms"][figure].is_null());
+        CHECK(document["tpot_ms"][figure].is_null());
+        CHECK(document["ttft_ms"][figure].is_null());
+        CHECK(document["cluster"]["latency_ms"][figure].is_null());
     }
     const std::string text = to_text(report);
     for (const char *line : {"TPOT        -\n", "TTFT        -\n", "latency     -\n"})
@@ -161,7 +161,7 @@ TEST_CASE("a status that is anything") {
         const auto counts = counts_of(json::parse(text), 2);
         if (!counts) continue;
         CHECK(counts->calls == 0);
-        CHECK(counts->servers == std::vector<node_counts::way>(2));
+        CHECK(counts->servers == std::vector<node_counts::link_bytes>(2));
     }
 }
 

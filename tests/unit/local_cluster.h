@@ -26,20 +26,20 @@ inline const std::string home = MOORAGE_SOURCE_DIR, demo = home + "/configs/demo
 // Three servers of the demo model.
 class local_cluster {
 public:
-    program at;
+    program runner;
     std::string file;
-    std::vector<std::string> more;                  // arguments of nodes
-    std::map<size_t, std::vector<std::string>> by;  // starts a server's node
+    std::vector<std::string> node_arguments;                     // arguments of nodes
+    std::map<size_t, std::vector<std::string>> launch_prefixes;  // starts a server's node
 
-    explicit local_cluster(const std::string &of = "local.toml",
+    explicit local_cluster(const std::string &config_name = "local.toml",
                            std::vector<std::string> names = {"one", "two", "three"})
         : names_(std::move(names)), ports_(free_ports(9)) {
-        std::ifstream in(home + "/configs/clusters/" + of);
-        std::string text{std::istreambuf_iterator<char>(in), {}};
-        const auto replace = [&](const std::string &what, const std::string &by) {
-            const size_t place = text.find(what);
+        std::ifstream input(home + "/configs/clusters/" + config_name);
+        std::string text{std::istreambuf_iterator<char>(input), {}};
+        const auto replace = [&](const std::string &pattern, const std::string &replacement) {
+            const size_t place = text.find(pattern);
             REQUIRE(place != std::string::npos);
-            text.replace(place, what.size(), by);
+            text.replace(place, pattern.size(), replacement);
         };
         replace("../demo", demo);
         for (size_t i = 0; i < 3; ++i) {
@@ -47,7 +47,7 @@ public:
             replace(format(":930{}", i + 1), format(":{}", ports_[3 + i]));
             replace(format(":830{}", i + 1), format(":{}", ports_[6 + i]));
         }
-        file = at.file("cluster.toml");
+        file = runner.file("cluster.toml");
         std::ofstream(file) << text;
     }
     ~local_cluster() {
@@ -59,18 +59,18 @@ public:
     }
     // Until it serves.
     void start(size_t server, bool verbose = false) {
-        const int out = ::open(at.file(format("out{}", server)).c_str(),
-                               O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        const int log_file = ::open(runner.file(format("out{}", server)).c_str(),
+                                    O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
         std::vector<std::string> words = {"node", file, "--server", names_.at(server)};
         if (verbose) words.insert(words.begin(), "-v");
-        words.insert(words.end(), more.begin(), more.end());
-        nodes_[server] = at.start(words, out, out, by[server]);
-        ::close(out);
+        words.insert(words.end(), node_arguments.begin(), node_arguments.end());
+        nodes_[server] = runner.start(words, log_file, log_file, launch_prefixes[server]);
+        ::close(log_file);
         for (int tries = 0; tries < 600; ++tries) {
             if (http_get(status_address(server), "/health", 1'000'000'000)) return;
             std::this_thread::sleep_for(std::chrono::milliseconds(50));
         }
-        FAIL(at.read(format("out{}", server)));
+        FAIL(runner.read(format("out{}", server)));
     }
     int end(size_t server, int signal) {
         const pid_t process = nodes_.at(server);
@@ -80,18 +80,18 @@ public:
         return program::wait(process);
     }
     void pause(size_t server) { ::kill(-nodes_.at(server), SIGSTOP); }
-    std::string log(size_t server) const { return at.read(format("out{}", server)); }
+    std::string log(size_t server) const { return runner.read(format("out{}", server)); }
     json status(size_t server) const {
         const auto text = http_get(status_address(server), "/status", 5'000'000'000);
         REQUIRE(text.ok());
         return json::parse(*text);
     }
-    ended generate(const std::string &more = "") const {
+    program_result generate(const std::string &arguments = "") const {
         // A node chooses by its own file: the most probable token.
-        const bool asks = more.find("--node") != more.npos;
+        const bool asks = arguments.find("--node") != arguments.npos;
         return run_line("generate " + demo + " --prompt 'The President said' --max-tokens 40 " +
-                            (asks ? "" : "--temperature 0 ") + more,
-                        at.file("errors"));
+                            (asks ? "" : "--temperature 0 ") + arguments,
+                        runner.file("errors"));
     }
     std::string at_server(const char *name) const {
         return "--cluster " + file + " --server " + name;

@@ -40,7 +40,8 @@ public:
     ~loop_wire() override { die(); }
     void die() {
         const std::lock_guard lock(hub_.guard);
-        std::erase_if(hub_.listeners, [&](const auto &one) { return one.second == this; });
+        std::erase_if(hub_.listeners,
+                      [&](const auto &listener) { return listener.second == this; });
         while (!ends_.empty()) part(ends_.begin()->first, MOORAGE_WIRE_LOST);
         events_.clear();
     }
@@ -53,50 +54,51 @@ public:
     }
     result<uint64_t> connect(int32_t channel, std::span<const std::string> addresses) override {
         const std::lock_guard lock(hub_.guard);
-        const uint64_t here = hub_.next_number++;
+        const uint64_t local_number = hub_.next_number++;
         for (const std::string &address : addresses) {
-            const auto at = hub_.listeners.find(address);
-            if (at == hub_.listeners.end()) continue;
-            const uint64_t there = hub_.next_number++;
-            ends_[here] = {at->second, there};
-            at->second->ends_[there] = {this, here};
+            const auto listener = hub_.listeners.find(address);
+            if (listener == hub_.listeners.end()) continue;
+            const uint64_t remote_number = hub_.next_number++;
+            ends_[local_number] = {listener->second, remote_number};
+            listener->second->ends_[remote_number] = {this, local_number};
             happens({.kind = MOORAGE_WIRE_CONNECTED,
                      .channel = channel,
-                     .connection = here,
-                     .identity = at->second->identity_.c_str()});
-            at->second->happens({.kind = MOORAGE_WIRE_ACCEPTED,
-                                 .channel = channel,
-                                 .connection = there,
-                                 .identity = identity_.c_str()});
-            return here;
+                     .connection = local_number,
+                     .identity = listener->second->identity_.c_str()});
+            listener->second->happens({.kind = MOORAGE_WIRE_ACCEPTED,
+                                       .channel = channel,
+                                       .connection = remote_number,
+                                       .identity = identity_.c_str()});
+            return local_number;
         }
-        happens(
-            {.kind = MOORAGE_WIRE_CLOSED, .reason = MOORAGE_WIRE_UNREACHABLE, .connection = here});
-        return here;
+        happens({.kind = MOORAGE_WIRE_CLOSED,
+                 .reason = MOORAGE_WIRE_UNREACHABLE,
+                 .connection = local_number});
+        return local_number;
     }
     uint32_t send(uint64_t connection, std::span<const moorage_wire_part> parts,
                   uint64_t user) override {
         const std::lock_guard lock(hub_.guard);
-        const auto at = ends_.find(connection);
-        if (at == ends_.end()) return MOORAGE_WIRE_GONE;
+        const auto found = ends_.find(connection);
+        if (found == ends_.end()) return MOORAGE_WIRE_GONE;
         if (++sent_ % 7 == 0) {
             happens({.kind = MOORAGE_WIRE_WRITABLE, .connection = connection});
             return MOORAGE_WIRE_FULL;
         }
         auto bytes = std::make_unique<std::vector<std::byte>>();
         for (const moorage_wire_part &part : parts) {
-            const auto *from = static_cast<const std::byte *>(part.host_data);
-            bytes->insert(bytes->end(), from, from + part.bytes);
+            const auto *source = static_cast<const std::byte *>(part.host_data);
+            bytes->insert(bytes->end(), source, source + part.bytes);
         }
-        loop_wire &other = *at->second.other;
+        loop_wire &peer = *found->second.peer;
         const uint64_t number = hub_.next_number++;
         event came{.kind = MOORAGE_WIRE_MESSAGE,
-                   .connection = at->second.number,
+                   .connection = found->second.number,
                    .message = number,
                    .data = bytes->data(),
                    .bytes = bytes->size()};
-        other.lent_[number] = std::move(bytes);
-        other.happens(came);
+        peer.lent_[number] = std::move(bytes);
+        peer.happens(came);
         if (sent_ % 3 != 0) return MOORAGE_WIRE_DONE;
         happens({.kind = MOORAGE_WIRE_SENT, .connection = connection, .user = user});
         return MOORAGE_WIRE_TAKEN;
@@ -108,21 +110,21 @@ public:
         woken_ = false;
         uint32_t count = 0;
         for (; count < events.size() && !events_.empty(); ++count, events_.pop_front()) {
-            const event &of = events_.front();
-            moorage_wire_event &out = events[count];
-            out = {};
-            out.kind = of.kind;
-            out.channel = of.channel;
-            out.reason = of.reason;
-            out.connection = of.connection;
-            out.user = of.user;
-            out.message = of.message;
-            out.plugin_data = of.data;
-            out.bytes = of.bytes;
-            out.flags = *of.identity ? uint32_t{MOORAGE_WIRE_SECURE} : 0;
-            out.plugin_identity = of.identity;
-            out.plugin_text = "";
-            out.plugin_address = "loop";
+            const event &source = events_.front();
+            moorage_wire_event &target = events[count];
+            target = {};
+            target.kind = source.kind;
+            target.channel = source.channel;
+            target.reason = source.reason;
+            target.connection = source.connection;
+            target.user = source.user;
+            target.message = source.message;
+            target.plugin_data = source.data;
+            target.bytes = source.bytes;
+            target.flags = *source.identity ? uint32_t{MOORAGE_WIRE_SECURE} : 0;
+            target.plugin_identity = source.identity;
+            target.plugin_text = "";
+            target.plugin_address = "loop";
         }
         return count;
     }
@@ -153,20 +155,21 @@ private:
         const char *identity = "";  // of a wire that outlives the event
     };
     struct end {
-        loop_wire *other;
+        loop_wire *peer;
         uint64_t number;  // of the connection there
     };
-    void happens(const event &of) {
-        events_.push_back(of);
+    void happens(const event &event) {
+        events_.push_back(event);
         came_.notify_one();
     }
     void part(uint64_t number, int32_t reason) {
-        const end of = ends_.at(number);
+        const end removed = ends_.at(number);
         ends_.erase(number);
-        of.other->ends_.erase(of.number);
+        removed.peer->ends_.erase(removed.number);
         happens(
             {.kind = MOORAGE_WIRE_CLOSED, .reason = MOORAGE_WIRE_BY_HOST, .connection = number});
-        of.other->happens({.kind = MOORAGE_WIRE_CLOSED, .reason = reason, .connection = of.number});
+        removed.peer->happens(
+            {.kind = MOORAGE_WIRE_CLOSED, .reason = reason, .connection = removed.number});
     }
 
     loop_hub &hub_;

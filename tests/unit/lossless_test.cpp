@@ -74,162 +74,162 @@ struct bench {
 }  // namespace
 
 TEST_CASE("the text is the same whatever the strategy") {
-    bench on;
+    bench fixture;
     for (const uint32_t batch : {1u, 3u}) {
-        on.config = bench().config;
-        on.config.batch = batch;
-        const text_report expected = on.run_it().text;
+        fixture.config = bench().config;
+        fixture.config.batch = batch;
+        const text_report expected = fixture.run_it().text;
         REQUIRE(expected.texts.size() == 3);
         REQUIRE(expected.written == 36);
         for (uint32_t round = 0; round < 30; ++round) {
-            on.draw();
+            fixture.draw();
             CAPTURE(round);
-            CAPTURE(on.config.executor);
-            CAPTURE(on.config.split);
-            CAPTURE(*on.config.experts);
-            CAPTURE(on.config.dispatch.plugin);
-            CAPTURE(on.config.prefetch.plugin);
-            CAPTURE(on.config.cache.plugin);
-            CAPTURE(on.config.budget.plugin);
-            const run_report report = on.run_it();
+            CAPTURE(fixture.config.executor);
+            CAPTURE(fixture.config.split);
+            CAPTURE(*fixture.config.experts);
+            CAPTURE(fixture.config.dispatch.plugin);
+            CAPTURE(fixture.config.prefetch.plugin);
+            CAPTURE(fixture.config.cache.plugin);
+            CAPTURE(fixture.config.budget.plugin);
+            const run_report report = fixture.run_it();
             CHECK(report.text.texts == expected.texts);
             const expert_counts &experts = report.experts;
             CHECK(experts.requested == experts.hits + experts.partial_hits + experts.misses);
             CHECK(report.bytes.prefetched ==
                   report.bytes.prefetch_used + report.bytes.prefetch_wasted);
             CHECK(report.faults.empty());
-            CHECK(report.virtual_time == (on.config.executor == "emulator"));
+            CHECK(report.virtual_time == (fixture.config.executor == "emulator"));
         }
     }
 }
 
 TEST_CASE("a scored text has the same likelihood whatever the strategy") {
-    bench on;
-    on.config.prompts.clear();
-    on.config.text = std::filesystem::path(MOORAGE_SOURCE_DIR) / "tests/README.md";
-    on.config.window = 64;
-    on.config.tokens = 200;
-    const text_report expected = on.run_it().text;
+    bench fixture;
+    fixture.config.prompts.clear();
+    fixture.config.text = std::filesystem::path(MOORAGE_SOURCE_DIR) / "tests/README.md";
+    fixture.config.window = 64;
+    fixture.config.tokens = 200;
+    const text_report expected = fixture.run_it().text;
     REQUIRE(expected.scored > 100);
     for (uint32_t round = 0; round < 6; ++round) {
-        on.draw();
-        const run_report report = on.run_it();
+        fixture.draw();
+        const run_report report = fixture.run_it();
         CHECK(report.text.scored == expected.scored);
         CHECK(report.text.nll == expected.nll);
     }
 }
 
 // Twelve tokens of a small model: the same likelihood by eight strategies as by none.
-static void check_score(bench &on) {
-    on.config.batch = static_cast<uint32_t>(1 + on.random.below(3));
-    on.config.prefill = on.random.below(2) ? 4 : 0;
-    const text_report expected = on.run_it().text;
+static void check_score(bench &fixture) {
+    fixture.config.batch = static_cast<uint32_t>(1 + fixture.random.below(3));
+    fixture.config.prefill = fixture.random.below(2) ? 4 : 0;
+    const text_report expected = fixture.run_it().text;
     REQUIRE(expected.scored == 12);
     for (uint32_t round = 0; round < 8; ++round) {
-        on.draw();
-        on.config.experts = static_cast<uint32_t>(1 + on.random.below(40));
+        fixture.draw();
+        fixture.config.experts = static_cast<uint32_t>(1 + fixture.random.below(40));
         CAPTURE(round);
-        CAPTURE(on.config.split);
-        CAPTURE(on.config.executor);
-        CHECK(on.run_it().text.nll == expected.nll);
+        CAPTURE(fixture.config.split);
+        CAPTURE(fixture.config.executor);
+        CHECK(fixture.run_it().text.nll == expected.nll);
     }
 }
 
 TEST_CASE("every architecture scores the same, whatever the strategy") {
-    bench on;
+    bench fixture;
     toy::folder folder;
     folder.write("windows.json", "[[5, 9, 33, 101, 7, 7, 42, 150], [1, 2, 3], [11, 13, 17, 19]]");
-    on.config.prompts.clear();
-    on.config.text = folder / "windows.json";
+    fixture.config.prompts.clear();
+    fixture.config.text = folder / "windows.json";
     for (const char *name : {"mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v2_lite",
                              "deepseek_v3", "phimoe", "granitemoe", "gpt_oss", "glm4_moe"}) {
         CAPTURE(name);
-        const std::filesystem::path text = on.config.text;
-        on.config = bench().config;
-        on.config.prompts.clear();
-        on.config.text = text;
-        on.config.model = std::filesystem::path(MOORAGE_SOURCE_DIR) / "tests/golden" / name;
-        check_score(on);
+        const std::filesystem::path text = fixture.config.text;
+        fixture.config = bench().config;
+        fixture.config.prompts.clear();
+        fixture.config.text = text;
+        fixture.config.model = std::filesystem::path(MOORAGE_SOURCE_DIR) / "tests/golden" / name;
+        check_score(fixture);
     }
 }
 
 TEST_CASE("quantised weights in fast arithmetic: the same text whatever the strategy") {
     const std::filesystem::path source(MOORAGE_SOURCE_DIR);
-    bench on;
+    bench fixture;
     for (const uint32_t batch : {1u, 3u}) {
-        on.config = bench().config;
-        on.config.model = source / "configs/demo-q4_0.gguf";
-        on.config.numbers = arithmetic::fast;
-        on.config.batch = batch;
-        const text_report expected = on.run_it().text;
+        fixture.config = bench().config;
+        fixture.config.model = source / "configs/demo-q4_0.gguf";
+        fixture.config.arithmetic_mode = arithmetic::fast;
+        fixture.config.batch = batch;
+        const text_report expected = fixture.run_it().text;
         REQUIRE(expected.written == 36);
         for (const uint32_t threads : {1u, 2u, 3u, 4u}) {
-            on.config.threads = threads;
-            CHECK(on.run_it().text.texts == expected.texts);
+            fixture.config.threads = threads;
+            CHECK(fixture.run_it().text.texts == expected.texts);
         }
         for (uint32_t round = 0; round < 16; ++round) {
-            on.draw();
+            fixture.draw();
             CAPTURE(round);
-            CAPTURE(on.config.split);
-            CAPTURE(on.config.executor);
-            CAPTURE(on.config.threads);
-            CAPTURE(on.config.dispatch.plugin);
-            CAPTURE(on.config.prefetch.plugin);
-            CAPTURE(on.config.cache.plugin);
-            CHECK(on.run_it().text.texts == expected.texts);
+            CAPTURE(fixture.config.split);
+            CAPTURE(fixture.config.executor);
+            CAPTURE(fixture.config.threads);
+            CAPTURE(fixture.config.dispatch.plugin);
+            CAPTURE(fixture.config.prefetch.plugin);
+            CAPTURE(fixture.config.cache.plugin);
+            CHECK(fixture.run_it().text.texts == expected.texts);
         }
         // Rounding does take place: exact arithmetic gives another likelihood.
-        on.config = bench().config;
-        on.config.model = source / "configs/demo-q4_0.gguf";
-        on.config.prompts.clear();
-        on.config.text = source / "tests/README.md";
-        on.config.window = 64;
-        on.config.tokens = 65;
-        on.config.batch = batch;
-        on.config.numbers = arithmetic::fast;
-        const double fast = on.run_it().text.nll;
-        on.config.numbers = arithmetic::exact;
-        CHECK(on.run_it().text.nll != fast);
+        fixture.config = bench().config;
+        fixture.config.model = source / "configs/demo-q4_0.gguf";
+        fixture.config.prompts.clear();
+        fixture.config.text = source / "tests/README.md";
+        fixture.config.window = 64;
+        fixture.config.tokens = 65;
+        fixture.config.batch = batch;
+        fixture.config.arithmetic_mode = arithmetic::fast;
+        const double fast = fixture.run_it().text.nll;
+        fixture.config.arithmetic_mode = arithmetic::exact;
+        CHECK(fixture.run_it().text.nll != fast);
     }
 }
 
 TEST_CASE("every quantised architecture scores the same in fast arithmetic") {
-    bench on;
+    bench fixture;
     toy::folder folder;
     folder.write("windows.json", "[[5, 9, 33, 101, 7, 7, 42, 150], [1, 2, 3], [11, 13, 17, 19]]");
     for (const char *name :
          {"deepseek2-q4_0", "gpt-oss-mxfp4", "mixtral-qkv-q4_1", "qwen3moe-tied-iq4_nl"}) {
         CAPTURE(name);
-        on.config = bench().config;
-        on.config.prompts.clear();
-        on.config.text = folder / "windows.json";
-        on.config.model = std::filesystem::path(MOORAGE_SOURCE_DIR) /
-                          "tests/golden/quantised/models" / (std::string(name) + ".gguf");
-        on.config.numbers = arithmetic::fast;
-        check_score(on);
+        fixture.config = bench().config;
+        fixture.config.prompts.clear();
+        fixture.config.text = folder / "windows.json";
+        fixture.config.model = std::filesystem::path(MOORAGE_SOURCE_DIR) /
+                               "tests/golden/quantised/models" / (std::string(name) + ".gguf");
+        fixture.config.arithmetic_mode = arithmetic::fast;
+        check_score(fixture);
     }
 }
 
 TEST_CASE("an emulated run of a model repeats itself to the byte") {
-    bench on;
-    on.config.executor = "emulator";
-    on.config.profile = "rtx_4060_ti_16gb";
-    on.config.experts = 60;
-    on.config.split = 0.5;
-    on.config.prefetch.plugin = "next_gate";
-    const std::string first = json_text(on.run_it());
-    on.config.threads = 1;
-    CHECK(json_text(on.run_it()) == first);
+    bench fixture;
+    fixture.config.executor = "emulator";
+    fixture.config.profile = "rtx_4060_ti_16gb";
+    fixture.config.experts = 60;
+    fixture.config.split = 0.5;
+    fixture.config.prefetch.plugin = "next_gate";
+    const std::string first = json_text(fixture.run_it());
+    fixture.config.threads = 1;
+    CHECK(json_text(fixture.run_it()) == first);
 }
 
 TEST_CASE("drawn tokens repeat with their seed and change with it") {
-    bench on;
-    on.config.temperature = 1.5;
-    on.config.seed = 1;
-    const text_report first = on.run_it().text;
-    CHECK(on.run_it().text.texts == first.texts);
-    on.config.seed = 2;
-    CHECK(on.run_it().text.texts != first.texts);
+    bench fixture;
+    fixture.config.temperature = 1.5;
+    fixture.config.seed = 1;
+    const text_report first = fixture.run_it().text;
+    CHECK(fixture.run_it().text.texts == first.texts);
+    fixture.config.seed = 2;
+    CHECK(fixture.run_it().text.texts != first.texts);
 }
 
 }  // namespace lossless_test

@@ -46,38 +46,38 @@ const std::string mount_v2 =
 }  // namespace
 
 TEST_CASE("version 2, a container with a namespace of its own") {
-    const tree at({{"proc/self/cgroup", "0::/"},
-                   {"proc/self/mountinfo", mount_v2},
-                   {"sys/fs/cgroup/cpu.max", "200000 100000"},
-                   {"sys/fs/cgroup/memory.max", "4294967296"},
-                   {"sys/fs/cgroup/memory.high", "max"},
-                   {"sys/fs/cgroup/memory.current", "3221225472"},
-                   {"sys/fs/cgroup/memory.stat",
-                    "anon 1073741824\nfile 2147483648\ninactive_file 1073741824\nactive_file "
-                    "536870912\nunevictable 0"}});
-    CHECK(at.groups().processors() == 2);
-    CHECK(at.groups().memory_bytes() == 4 * gib);
+    const tree files({{"proc/self/cgroup", "0::/"},
+                      {"proc/self/mountinfo", mount_v2},
+                      {"sys/fs/cgroup/cpu.max", "200000 100000"},
+                      {"sys/fs/cgroup/memory.max", "4294967296"},
+                      {"sys/fs/cgroup/memory.high", "max"},
+                      {"sys/fs/cgroup/memory.current", "3221225472"},
+                      {"sys/fs/cgroup/memory.stat",
+                       "anon 1073741824\nfile 2147483648\ninactive_file 1073741824\nactive_file "
+                       "536870912\nunevictable 0"}});
+    CHECK(files.groups().processors() == 2);
+    CHECK(files.groups().memory_bytes() == 4 * gib);
     // 3 GiB are in use, of which 1.5 GiB are pages of files: 4 - 1.5.
-    CHECK(at.groups().memory_available_bytes() == 4 * gib - 3 * gib / 2);
+    CHECK(files.groups().memory_available_bytes() == 4 * gib - 3 * gib / 2);
 }
 
 TEST_CASE("version 2, nested groups: the lowest limit on the way up counts") {
     const std::string group = "sys/fs/cgroup/user.slice/user-1000.slice/run.scope/";
     const std::string slice = "sys/fs/cgroup/user.slice/user-1000.slice/";
-    const tree at({{"proc/self/cgroup", "0::/user.slice/user-1000.slice/run.scope"},
-                   {"proc/self/mountinfo", mount_v2},
-                   {group + "cpu.max", "max 100000"},
-                   {group + "memory.max", "8589934592"},
-                   {group + "memory.current", "1073741824"},
-                   {slice + "cpu.max", "250000 100000"},
-                   {slice + "memory.max", "max"},
-                   {slice + "memory.high", "6442450944"},
-                   {slice + "memory.current", "5368709120"},
-                   {"sys/fs/cgroup/user.slice/cpu.max", "800000 100000"},
-                   {"sys/fs/cgroup/user.slice/memory.max", "max"}});
-    CHECK(at.groups().processors() == 3);  // 2.5 of them
-    CHECK(at.groups().memory_bytes() == 6 * gib);
-    CHECK(at.groups().memory_available_bytes() == 1 * gib);  // of the slice: 6 - 5; own: 8 - 1
+    const tree files({{"proc/self/cgroup", "0::/user.slice/user-1000.slice/run.scope"},
+                      {"proc/self/mountinfo", mount_v2},
+                      {group + "cpu.max", "max 100000"},
+                      {group + "memory.max", "8589934592"},
+                      {group + "memory.current", "1073741824"},
+                      {slice + "cpu.max", "250000 100000"},
+                      {slice + "memory.max", "max"},
+                      {slice + "memory.high", "6442450944"},
+                      {slice + "memory.current", "5368709120"},
+                      {"sys/fs/cgroup/user.slice/cpu.max", "800000 100000"},
+                      {"sys/fs/cgroup/user.slice/memory.max", "max"}});
+    CHECK(files.groups().processors() == 3);  // 2.5 of them
+    CHECK(files.groups().memory_bytes() == 6 * gib);
+    CHECK(files.groups().memory_available_bytes() == 1 * gib);  // of the slice: 6 - 5; own: 8 - 1
 }
 
 TEST_CASE("version 2, a part of a processor is one") {
@@ -87,17 +87,17 @@ TEST_CASE("version 2, a part of a processor is one") {
           std::pair{"1600000 100000", 16u}}) {
         const std::string quota = limit;  // clang 14 captures no structured binding
         CAPTURE(quota);
-        const tree at({{"proc/self/cgroup", "0::/"},
-                       {"proc/self/mountinfo", mount_v2},
-                       {"sys/fs/cgroup/cpu.max", quota}});
-        CHECK(at.groups().processors() == processors);
+        const tree files({{"proc/self/cgroup", "0::/"},
+                          {"proc/self/mountinfo", mount_v2},
+                          {"sys/fs/cgroup/cpu.max", quota}});
+        CHECK(files.groups().processors() == processors);
     }
 }
 
 // Docker without a namespace: the group's path is the host's, and the mount shows that group.
 TEST_CASE("version 1, a container whose mounts show its own group") {
     const std::string path = "/docker/0f3a";
-    const tree at(
+    const tree files(
         {{"proc/self/cgroup", "12:memory:" + path + "\n7:cpu,cpuacct:" + path +
                                   "\n3:cpuset:" + path + "\n1:name=systemd:" + path},
          {"proc/self/mountinfo",
@@ -113,9 +113,9 @@ TEST_CASE("version 1, a container whose mounts show its own group") {
          {"sys/fs/cgroup/memory/memory.stat",
           "inactive_file 7\ntotal_inactive_file 536870912\ntotal_active_file 0\n"
           "hierarchical_memory_limit 2147483648"}});
-    CHECK(at.groups().processors() == 4);  // the quota; the set has 5
-    CHECK(at.groups().memory_bytes() == 2 * gib);
-    CHECK(at.groups().memory_available_bytes() == 1 * gib);  // 2 - (1.5 - 0.5)
+    CHECK(files.groups().processors() == 4);  // the quota; the set has 5
+    CHECK(files.groups().memory_bytes() == 2 * gib);
+    CHECK(files.groups().memory_available_bytes() == 1 * gib);  // 2 - (1.5 - 0.5)
 }
 
 TEST_CASE("version 1 without limits, and one that only statistics tell") {
@@ -154,29 +154,29 @@ TEST_CASE("a set of processors, of both versions") {
     for (const auto &[processors, count] : lists) {
         const std::string list = processors;
         CAPTURE(list);
-        const tree two({{"proc/self/cgroup", "0::/a"},
-                        {"proc/self/mountinfo", mount_v2},
-                        {"sys/fs/cgroup/a/cpuset.cpus.effective", list}});
-        CHECK(two.groups().processors() == count);
-        const tree one(
+        const tree version_2({{"proc/self/cgroup", "0::/a"},
+                              {"proc/self/mountinfo", mount_v2},
+                              {"sys/fs/cgroup/a/cpuset.cpus.effective", list}});
+        CHECK(version_2.groups().processors() == count);
+        const tree version_1(
             {{"proc/self/cgroup", "3:cpuset:/a"},
              {"proc/self/mountinfo", "33 30 0:30 / /cpuset rw - cgroup cgroup rw,cpuset"},
              {"cpuset/a/cpuset.effective_cpus", list}});
-        CHECK(one.groups().processors() == count);
+        CHECK(version_1.groups().processors() == count);
     }
 }
 
 // Version 1 has the controllers, version 2 is there for names of groups alone.
 TEST_CASE("both versions mounted") {
-    const tree at({{"proc/self/cgroup", "2:cpu:/job\n0::/job"},
-                   {"proc/self/mountinfo",
-                    "31 30 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
-                    "40 30 0:37 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw"},
-                   {"sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "300000"},
-                   {"sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000"},
-                   {"sys/fs/cgroup/unified/job/cgroup.procs", "1"}});
-    CHECK(at.groups().processors() == 3);
-    CHECK(at.groups().memory_bytes() == none);
+    const tree files({{"proc/self/cgroup", "2:cpu:/job\n0::/job"},
+                      {"proc/self/mountinfo",
+                       "31 30 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
+                       "40 30 0:37 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw"},
+                      {"sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "300000"},
+                      {"sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000"},
+                      {"sys/fs/cgroup/unified/job/cgroup.procs", "1"}});
+    CHECK(files.groups().processors() == 3);
+    CHECK(files.groups().memory_bytes() == none);
 }
 
 TEST_CASE("odd places: escaped mount points, hidden paths, several mounts") {
@@ -189,10 +189,10 @@ TEST_CASE("odd places: escaped mount points, hidden paths, several mounts") {
     // mount itself counts.
     for (const char *path : {"0::/../../other", "0::/kubepods/pod1"}) {
         CAPTURE(path);
-        const tree out({{"proc/self/cgroup", path},
-                        {"proc/self/mountinfo", mount_v2},
-                        {"sys/fs/cgroup/cpu.max", "700000 100000"}});
-        CHECK(out.groups().processors() == 7);
+        const tree outside({{"proc/self/cgroup", path},
+                            {"proc/self/mountinfo", mount_v2},
+                            {"sys/fs/cgroup/cpu.max", "700000 100000"}});
+        CHECK(outside.groups().processors() == 7);
     }
     const tree several({{"proc/self/cgroup", "0::/pod/box"},
                         {"proc/self/mountinfo",
@@ -213,31 +213,31 @@ TEST_CASE("what is damaged or missing limits nothing") {
     for (const char *quota : {"", "max", "max 100000", "12", "x y", "100 0", "0 100000",
                               "-5 100000", "99999999999999999999999 1"}) {
         CAPTURE(quota);
-        const tree at({{"proc/self/cgroup", "0::/\nnonsense\n:\n9:cpu"},
-                       {"proc/self/mountinfo", mount_v2 + "\nshort\n1 2 - cgroup2\n - cgroup2"},
-                       {"sys/fs/cgroup/cpu.max", quota},
-                       {"sys/fs/cgroup/memory.max", quota},
-                       {"sys/fs/cgroup/memory.current", quota}});
-        CHECK(at.groups().processors() == UINT32_MAX);
+        const tree files({{"proc/self/cgroup", "0::/\nnonsense\n:\n9:cpu"},
+                          {"proc/self/mountinfo", mount_v2 + "\nshort\n1 2 - cgroup2\n - cgroup2"},
+                          {"sys/fs/cgroup/cpu.max", quota},
+                          {"sys/fs/cgroup/memory.max", quota},
+                          {"sys/fs/cgroup/memory.current", quota}});
+        CHECK(files.groups().processors() == UINT32_MAX);
     }
 }
 
 TEST_CASE("this process: threads and memory keep to what it may use") {
-    const control_groups own = control_groups::of_this_process("/");
+    const control_groups groups = control_groups::of_this_process("/");
     CHECK(usable_processors() >= 1);
-    CHECK(usable_processors() <= own.processors());
-    CHECK(usable_memory_bytes() <= own.memory_bytes());
-    CHECK(memory_available_bytes() <= own.memory_bytes());
+    CHECK(usable_processors() <= groups.processors());
+    CHECK(usable_memory_bytes() <= groups.memory_bytes());
+    CHECK(memory_available_bytes() <= groups.memory_bytes());
     CHECK(thread_pool(0).threads() == usable_processors());
-    cpu_set_t before, one;
-    REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
-    CPU_ZERO(&one);
-    for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
-        if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
-    REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+    cpu_set_t old_cpus, single_cpu;
+    REQUIRE(sched_getaffinity(0, sizeof old_cpus, &old_cpus) == 0);
+    CPU_ZERO(&single_cpu);
+    for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&single_cpu) == 0; ++cpu)
+        if (CPU_ISSET(cpu, &old_cpus)) CPU_SET(cpu, &single_cpu);
+    REQUIRE(sched_setaffinity(0, sizeof single_cpu, &single_cpu) == 0);
     CHECK(usable_processors() == 1);
     CHECK(thread_pool(0).threads() == 1);
-    sched_setaffinity(0, sizeof before, &before);
+    sched_setaffinity(0, sizeof old_cpus, &old_cpus);
 }
 
 }  // namespace machine_limits_test

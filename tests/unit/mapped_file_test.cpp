@@ -70,9 +70,9 @@ std::string in_child(const std::function<std::string()> &work) {
     for (ssize_t got = 0; (got = ::read(ends[0], piece, sizeof piece)) > 0;)
         said.append(piece, static_cast<size_t>(got));
     ::close(ends[0]);
-    int how = 0;
-    REQUIRE(::waitpid(child, &how, 0) == child);
-    return WIFSIGNALED(how) ? format("signal {}", WTERMSIG(how)) : said;
+    int exit_status = 0;
+    REQUIRE(::waitpid(child, &exit_status, 0) == child);
+    return WIFSIGNALED(exit_status) ? format("signal {}", WTERMSIG(exit_status)) : said;
 }
 
 std::string verdict() {
@@ -88,7 +88,7 @@ mapped_file mapped(const fs::path &path) {
 
 int answer_to = -1;
 extern "C" void tell_file(int, siginfo_t *about, void *) {
-    const char *name = mapped_file_at(about->si_addr);
+    const char *name = mapped_path_at(about->si_addr);
     if (name == nullptr) name = "no file";
     (void)!::write(answer_to, name, std::strlen(name));
     ::_exit(0);
@@ -97,89 +97,90 @@ extern "C" void tell_file(int, siginfo_t *about, void *) {
 }  // namespace
 
 TEST_CASE("a file that is left alone, read, moved, removed or replaced did not change") {
-    const two_files at;
+    const two_files files;
     CHECK(in_child([&] {
-              const mapped_file one = mapped(at.first), two = mapped(at.second);
-              volatile auto byte = one.bytes()[0];
+              const mapped_file first = mapped(files.first), second = mapped(files.second);
+              volatile auto byte = first.bytes()[0];
               (void)byte;
-              write_file(at.first.string() + ".new", "other");
-              fs::rename(at.first.string() + ".new", at.first);
-              fs::rename(at.second, at.second.string() + ".old");
-              fs::remove(at.second.string() + ".old");
-              return verdict() + std::string(one.bytes().size() == file_bytes ? "" : "?");
+              write_file(files.first.string() + ".new", "other");
+              fs::rename(files.first.string() + ".new", files.first);
+              fs::rename(files.second, files.second.string() + ".old");
+              fs::remove(files.second.string() + ".old");
+              return verdict() + std::string(first.bytes().size() == file_bytes ? "" : "?");
           }) == "unchanged");
 }
 
 TEST_CASE("a file that was written or cut off while it was mapped is named") {
     for (const bool close_first : {false, true}) {
         CAPTURE(close_first);
-        for (const char *how : {"overwrite", "cut", "append"}) {
-            CAPTURE(how);
-            const two_files at;
+        for (const char *change : {"overwrite", "cut", "append"}) {
+            CAPTURE(change);
+            const two_files files;
             const std::string said = in_child([&] {
-                mapped_file one = mapped(at.first);
-                const mapped_file two = mapped(at.second);
-                if (how == std::string("overwrite"))
-                    write_file(at.first, std::string(file_bytes, 'b'));
+                mapped_file first = mapped(files.first);
+                const mapped_file second = mapped(files.second);
+                if (change == std::string("overwrite"))
+                    write_file(files.first, std::string(file_bytes, 'b'));
                 else
-                    fs::resize_file(at.first, how == std::string("cut") ? 10 : file_bytes + 1);
-                if (close_first) one = mapped_file();
+                    fs::resize_file(files.first,
+                                    change == std::string("cut") ? 10 : file_bytes + 1);
+                if (close_first) first = mapped_file();
                 // The next mapping must not hide it.
-                const mapped_file three = mapped(at.second);
+                const mapped_file third = mapped(files.second);
                 return verdict();
             });
-            CHECK(said.starts_with(at.first.string() + ": changed while it was read"));
+            CHECK(said.starts_with(files.first.string() + ": changed while it was read"));
         }
     }
 }
 
 TEST_CASE("a change after a file was closed is nobody's") {
-    const two_files at;
+    const two_files files;
     CHECK(in_child([&] {
-              mapped(at.first);
-              write_file(at.first, "b");
+              mapped(files.first);
+              write_file(files.first, "b");
               return verdict();
           }) == "unchanged");
 }
 
 TEST_CASE("an address belongs to the file whose pages it lies in") {
-    const two_files at;
+    const two_files files;
     const int local = 0;
-    mapped_file one = mapped(at.first);
-    const std::byte *start = one.bytes().data(), *page_end = start + 5 * 4096;
+    mapped_file first = mapped(files.first);
+    const std::byte *start = first.bytes().data(), *page_end = start + 5 * 4096;
     {
-        const mapped_file two = mapped(at.second);
-        CHECK(mapped_file_at(start) == at.first);
-        CHECK(mapped_file_at(start + file_bytes - 1) == at.first);
-        if (::sysconf(_SC_PAGESIZE) == 4096) CHECK(mapped_file_at(page_end - 1) == at.first);
-        CHECK(mapped_file_at(two.bytes().data()) == at.second);
-        CHECK(mapped_file_at(two.bytes().data() + file_bytes - 1) == at.second);
+        const mapped_file second = mapped(files.second);
+        CHECK(mapped_path_at(start) == files.first);
+        CHECK(mapped_path_at(start + file_bytes - 1) == files.first);
+        if (::sysconf(_SC_PAGESIZE) == 4096) CHECK(mapped_path_at(page_end - 1) == files.first);
+        CHECK(mapped_path_at(second.bytes().data()) == files.second);
+        CHECK(mapped_path_at(second.bytes().data() + file_bytes - 1) == files.second);
     }
-    const mapped_file moved = std::move(one);
-    CHECK(mapped_file_at(start) == at.first);
-    CHECK(mapped_file_at(&local) == nullptr);
-    CHECK(mapped_file_at(nullptr) == nullptr);
+    const mapped_file moved = std::move(first);
+    CHECK(mapped_path_at(start) == files.first);
+    CHECK(mapped_path_at(&local) == nullptr);
+    CHECK(mapped_path_at(nullptr) == nullptr);
     const std::byte *gone = nullptr;
     {
-        const mapped_file two = mapped(at.second);
-        gone = two.bytes().data();
+        const mapped_file second = mapped(files.second);
+        gone = second.bytes().data();
     }
-    CHECK(mapped_file_at(gone) == nullptr);
+    CHECK(mapped_path_at(gone) == nullptr);
 }
 
 TEST_CASE("a handler can name the file that was cut off") {
-    const two_files at;
+    const two_files files;
     int ends[2];
     REQUIRE(::pipe(ends) == 0);
     answer_to = ends[1];
     const auto read_behind_end = [&] {
-        const mapped_file one = mapped(at.first), two = mapped(at.second);
+        const mapped_file first = mapped(files.first), second = mapped(files.second);
         struct sigaction action {};
         action.sa_sigaction = tell_file;
         action.sa_flags = SA_SIGINFO;
         ::sigaction(SIGBUS, &action, nullptr);
-        fs::resize_file(at.second, 10);
-        volatile auto byte = two.bytes()[file_bytes - 1];
+        fs::resize_file(files.second, 10);
+        volatile auto byte = second.bytes()[file_bytes - 1];
         (void)byte;
         return std::string("read it");
     };
@@ -188,7 +189,7 @@ TEST_CASE("a handler can name the file that was cut off") {
     std::string said(4096, '\0');
     said.resize(static_cast<size_t>(::read(ends[0], said.data(), said.size())));
     ::close(ends[0]);
-    CHECK(said == at.second);
+    CHECK(said == files.second);
 }
 
 TEST_CASE("what is no regular file is refused, and nobody waits for a pipe") {

@@ -21,83 +21,83 @@ using namespace moorage::core;
 namespace {
 
 // constant + amount / rate, each sample off by the same share up or down in turn.
-std::vector<timed> samples(double constant, double rate, double noise) {
-    std::vector<timed> out;
+std::vector<timed_sample> samples(double constant, double rate, double noise) {
+    std::vector<timed_sample> list;
     double sign = 1;
     for (double amount = 4096; amount <= 64 << 20; amount *= 4) {
-        out.push_back({amount, (constant + amount / rate) * (1 + sign * noise)});
+        list.push_back({amount, (constant + amount / rate) * (1 + sign * noise)});
         sign = -sign;
     }
-    return out;
+    return list;
 }
 
 measured_machine machine() {
-    measured_machine of;
-    of.executor = "cpu";
-    of.processor = "Test \"CPU\" \\ 9000";
-    of.date = "2025-01-02";
-    of.threads = 8;
-    of.is_host = true;
-    of.device_bytes = of.host_bytes = 64'000'000'000;
-    of.device_reserved_bytes = 4'000'000'000;
-    of.read_bytes_per_s = 50e9;
-    of.operations_per_s = 1e12;
-    of.host_read_bytes_per_s = 50e9;
-    of.to_device = samples(3e-6, 10e9, 0);
-    of.compute_share = 0.75;
-    of.copy_share = 0.5;
-    of.together_bytes_per_s = 45e9;
-    of.expert_memory_bytes_per_s = 40e9;
-    of.expert_bytes = of.expert_operations = 6e6;
+    measured_machine built;
+    built.executor = "cpu";
+    built.processor = "Test \"CPU\" \\ 9000";
+    built.date = "2025-01-02";
+    built.threads = 8;
+    built.is_host = true;
+    built.device_bytes = built.host_bytes = 64'000'000'000;
+    built.device_reserved_bytes = 4'000'000'000;
+    built.read_bytes_per_s = 50e9;
+    built.operations_per_s = 1e12;
+    built.host_read_bytes_per_s = 50e9;
+    built.to_device = samples(3e-6, 10e9, 0);
+    built.compute_share = 0.75;
+    built.copy_share = 0.5;
+    built.together_bytes_per_s = 45e9;
+    built.expert_memory_bytes_per_s = 40e9;
+    built.expert_bytes = built.expert_operations = 6e6;
     // 500 us of reading up to the point where 1/0.4e12 s an operation take longer.
     for (const double tokens : {1.0, 8.0, 64.0, 128.0, 256.0})
-        of.expert_tokens.push_back({tokens, std::max(150e-6, tokens * 6e6 / 0.4e12)});
-    of.context_bytes = 1000;
+        built.expert_tokens.push_back({tokens, std::max(150e-6, tokens * 6e6 / 0.4e12)});
+    built.context_bytes = 1000;
     for (const double positions : {64.0, 512.0, 4096.0})
-        of.contexts.push_back({positions, 2e-6 + positions * 1000 / 20e9});
+        built.contexts.push_back({positions, 2e-6 + positions * 1000 / 20e9});
     // 100 GB/s up to 16 MiB, 40 beyond.
     for (double bytes = 1 << 18; bytes <= 128 << 20; bytes *= 2)
-        of.working_sets.push_back({bytes, bytes / (bytes <= 16 << 20 ? 100e9 : 40e9)});
-    of.loop_seconds = 0.5e-6;
-    of.expert_seconds = 0.4e-6;
-    of.experts_seconds = 1e-6;
-    of.layer_seconds = 9e-6;
-    of.pass_seconds = 6e-6;
-    of.step_seconds = 0.7e-6;
-    of.load_seconds = 2e-6;
-    of.wake_seconds = 8e-6;
-    of.draws = {{1000, 1e-6 + 1000 / 2e9}, {9000, 1e-6 + 9000 / 2e9}};
-    of.picks = {{1000, 1e-6 + 1000 / 8e9}, {9000, 1e-6 + 9000 / 8e9}};
-    return of;
+        built.working_sets.push_back({bytes, bytes / (bytes <= 16 << 20 ? 100e9 : 40e9)});
+    built.loop_seconds = 0.5e-6;
+    built.expert_seconds = 0.4e-6;
+    built.experts_seconds = 1e-6;
+    built.layer_seconds = 9e-6;
+    built.pass_seconds = 6e-6;
+    built.step_seconds = 0.7e-6;
+    built.load_seconds = 2e-6;
+    built.wake_seconds = 8e-6;
+    built.draws = {{1000, 1e-6 + 1000 / 2e9}, {9000, 1e-6 + 9000 / 2e9}};
+    built.picks = {{1000, 1e-6 + 1000 / 8e9}, {9000, 1e-6 + 9000 / 8e9}};
+    return built;
 }
 
-const term &term_of(const prediction &of, const std::string &name) {
-    for (const term &one : of.terms)
-        if (one.name == name) return one;
+const term &term_of(const prediction &prediction, const std::string &name) {
+    for (const term &term : prediction.terms)
+        if (term.name == name) return term;
     FAIL("no term " << name);
-    return of.terms[0];
+    return prediction.terms[0];
 }
 
 run_report report(const std::string &executor, double scale) {
-    run_report of;
-    of.executor = executor;
-    of.profile = "toy";
-    of.tokens = 10;
-    of.total_ms = 20 * scale;
-    of.tpot_ms = {2 * scale, 1.5 * scale, 3 * scale};
-    of.experts.requested = 8;
-    of.experts.hits = 6;
-    of.bytes.h2d = 4000;
-    of.time.transfer = 7;
+    run_report report;
+    report.executor = executor;
+    report.profile = "toy";
+    report.tokens = 10;
+    report.total_ms = 20 * scale;
+    report.tpot_ms = {2 * scale, 1.5 * scale, 3 * scale};
+    report.experts.requested = 8;
+    report.experts.hits = 6;
+    report.bytes.h2d = 4000;
+    report.time.transfer = 7;
     // Causes of a layer and of the time between layers: prompt, then decoding.
     const auto us = [&](double value) { return static_cast<uint64_t>(value * scale * 1000); };
-    of.causes.resize(2);
-    of.causes[0][0][cause::compute] = us(2000);
-    of.causes[0][1][cause::compute] = us(6000);
-    of.causes[1][1][cause::compute] = us(3000);
-    of.causes[0][1][cause::link] = us(4000);
-    of.causes[1][1][cause::host] = us(1000);
-    return of;
+    report.causes.resize(2);
+    report.causes[0][0][cause::compute] = us(2000);
+    report.causes[0][1][cause::compute] = us(6000);
+    report.causes[1][1][cause::compute] = us(3000);
+    report.causes[0][1][cause::link] = us(4000);
+    report.causes[1][1][cause::host] = us(1000);
+    return report;
 }
 
 }  // namespace
@@ -119,54 +119,55 @@ TEST_CASE("a line is found again, whatever the scale of its samples") {
 TEST_CASE("neither constant nor slope of a line falls below zero") {
     // Through (1, 1) and (2, 3) goes -1 + 2 x; by least relative squares y = x (1 + 2/3) / (1 +
     // 4/9).
-    const line_fit steep = fit_line(std::vector<timed>{{1, 1}, {2, 3}});
+    const line_fit steep = fit_line(std::vector<timed_sample>{{1, 1}, {2, 3}});
     CHECK(steep.constant == 0);
     CHECK(steep.slope == doctest::Approx((1 + 2.0 / 3) / (1 + 4.0 / 9)));
     // A falling line becomes level: the mean with weights 1 / y^2, (1/3 + 1) / (1/9 + 1).
-    const line_fit falling = fit_line(std::vector<timed>{{1, 3}, {2, 1}});
+    const line_fit falling = fit_line(std::vector<timed_sample>{{1, 3}, {2, 1}});
     CHECK(falling.slope == 0);
     CHECK(falling.constant == doctest::Approx((1.0 / 3 + 1) / (1.0 / 9 + 1)));
 }
 
 TEST_CASE("the median does not see what lies far out") {
-    std::vector<double> odd{5, 1, 1e9, 2, 3}, even{4, 1, 3, 2}, one{7};
+    std::vector<double> odd{5, 1, 1e9, 2, 3}, even{4, 1, 3, 2}, single{7};
     CHECK(median(odd) == 3);
     CHECK(median(even) == 2);
-    CHECK(median(one) == 7);
+    CHECK(median(single) == 7);
     std::vector<double> nine{9, 8, 7, 6, 5, 4, 3, 2, 1};
     CHECK(lower_quartile(nine) == 3);
     CHECK(lower_quartile(even) == 1);
-    CHECK(lower_quartile(one) == 7);
+    CHECK(lower_quartile(single) == 7);
 }
 
 TEST_CASE("a profile holds the constants that the samples were made of") {
-    const hardware_profile made = profile_of(machine()).profile;
-    CHECK(made.device.is_host);
-    CHECK(made.device.memory_bytes_per_s == 50e9);
-    CHECK(made.device.memory_efficiency == doctest::Approx(0.8));
-    CHECK(made.device.flops_efficiency == doctest::Approx(0.4));
-    CHECK(made.device.launch_ns == 500);
-    CHECK(made.device.attention_kernels * made.device.launch_ns + made.device.layer_ns == 9000);
-    CHECK(made.device.expert_kernels == 2);
-    CHECK(made.device.expert_ns == 400);
-    CHECK(made.device.pass_ns == 6000);
-    CHECK(made.device.load_ns == 2000);
-    CHECK(made.device.step_ns == 700);
-    CHECK(made.device.wake_ns == 8000);
-    CHECK(made.device.logits_per_s == doctest::Approx(2e9));
-    CHECK(made.device.greedy_logits_per_s == doctest::Approx(8e9));
-    CHECK(made.device.kernel_ns == 500);
-    CHECK(made.device.vector_flops_per_s == 1e12);
-    CHECK(made.node.memory_theory_bytes_per_s == 50e9);
-    CHECK(made.node.launch_ns == 500);
-    CHECK(made.device.cache_bytes == 16 << 20);
-    CHECK(made.device.cache_bytes_per_s == doctest::Approx(100e9));
-    CHECK(made.device.context_bytes_per_s == doctest::Approx(20e9));
-    CHECK(made.link.h2d_bytes_per_s == doctest::Approx(10e9));
-    CHECK(made.link.issue_ns == 3000);
-    CHECK(made.node.cpu_bytes_per_s == doctest::Approx(40e9));
-    CHECK(made.node.memory_bytes_per_s == 45e9);
-    CHECK(made.node.cpu_issue_ns == 1400);
+    const hardware_profile profile = profile_of(machine()).profile;
+    CHECK(profile.device.is_host);
+    CHECK(profile.device.memory_bytes_per_s == 50e9);
+    CHECK(profile.device.memory_efficiency == doctest::Approx(0.8));
+    CHECK(profile.device.flops_efficiency == doctest::Approx(0.4));
+    CHECK(profile.device.launch_ns == 500);
+    CHECK(profile.device.attention_kernels * profile.device.launch_ns + profile.device.layer_ns ==
+          9000);
+    CHECK(profile.device.expert_kernels == 2);
+    CHECK(profile.device.expert_ns == 400);
+    CHECK(profile.device.pass_ns == 6000);
+    CHECK(profile.device.load_ns == 2000);
+    CHECK(profile.device.step_ns == 700);
+    CHECK(profile.device.wake_ns == 8000);
+    CHECK(profile.device.logits_per_s == doctest::Approx(2e9));
+    CHECK(profile.device.greedy_logits_per_s == doctest::Approx(8e9));
+    CHECK(profile.device.kernel_ns == 500);
+    CHECK(profile.device.vector_flops_per_s == 1e12);
+    CHECK(profile.node.memory_theory_bytes_per_s == 50e9);
+    CHECK(profile.node.launch_ns == 500);
+    CHECK(profile.device.cache_bytes == 16 << 20);
+    CHECK(profile.device.cache_bytes_per_s == doctest::Approx(100e9));
+    CHECK(profile.device.context_bytes_per_s == doctest::Approx(20e9));
+    CHECK(profile.link.h2d_bytes_per_s == doctest::Approx(10e9));
+    CHECK(profile.link.issue_ns == 3000);
+    CHECK(profile.node.cpu_bytes_per_s == doctest::Approx(40e9));
+    CHECK(profile.node.memory_bytes_per_s == 45e9);
+    CHECK(profile.node.cpu_issue_ns == 1400);
 
     SUBCASE("several tokens of an expert take a constant more") {
         measured_machine tiled = machine();
@@ -211,7 +212,7 @@ TEST_CASE("a profile holds the constants that the samples were made of") {
     }
     SUBCASE("a cache that is no faster is none") {
         measured_machine flat = machine();
-        for (timed &one : flat.working_sets) one.seconds = one.amount / 45e9;
+        for (timed_sample &sample : flat.working_sets) sample.seconds = sample.amount / 45e9;
         CHECK(profile_of(flat).profile.device.cache_bytes == 0);
     }
     SUBCASE("passes of many tokens say what a token costs, and how fast it is computed") {
@@ -226,9 +227,10 @@ TEST_CASE("a profile holds the constants that the samples were made of") {
         whole.device.flops_per_s = 1e18;
         hardware_profile free = whole;
         free.device.token_ns = 0;
-        const cost_model with(whole, toy::shape(2, 4, 1)), without(free, toy::shape(2, 4, 1));
-        CHECK(with.attention_ns(1, 0) == without.attention_ns(1, 0));
-        CHECK(with.attention_ns(5, 0) == without.attention_ns(5, 0) + 12000);
+        const cost_model whole_costs(whole, toy::shape(2, 4, 1)),
+            free_costs(free, toy::shape(2, 4, 1));
+        CHECK(whole_costs.attention_ns(1, 0) == free_costs.attention_ns(1, 0));
+        CHECK(whole_costs.attention_ns(5, 0) == free_costs.attention_ns(5, 0) + 12000);
     }
     SUBCASE("whole tokens say what a layer costs") {
         measured_machine whole = machine();
@@ -245,36 +247,37 @@ TEST_CASE("a profile holds the constants that the samples were made of") {
 
 // A GPU of 2 TB/s, 90 % of them in experts, and 500 TFLOP/s, half of them; launches of 3 us.
 static measured_machine gpu() {
-    measured_machine of = machine();
-    of.executor = "cuda";
-    of.processor = "Test GPU";
-    of.is_host = false;
-    of.device_bytes = 80'000'000'000;
-    of.read_bytes_per_s = 2e12;
-    of.expert_memory_bytes_per_s = 1.8e12;
-    of.operations_per_s = 500e12;
-    of.expert_tokens.clear();
+    measured_machine built = machine();
+    built.executor = "cuda";
+    built.processor = "Test GPU";
+    built.is_host = false;
+    built.device_bytes = 80'000'000'000;
+    built.read_bytes_per_s = 2e12;
+    built.expert_memory_bytes_per_s = 1.8e12;
+    built.operations_per_s = 500e12;
+    built.expert_tokens.clear();
     for (const double tokens : {1.0, 8.0, 64.0, 256.0, 512.0})
-        of.expert_tokens.push_back({tokens, std::max(20e-6, 20e-6 + (tokens - 64) * 6e6 / 250e12)});
-    of.to_device = samples(9e-6, 25e9, 0);
-    of.to_host = samples(7e-6, 20e9, 0);
-    of.loop_seconds = 3e-6;
-    of.sync_seconds = 11e-6;
-    of.expert_seconds = 0.5e-6;
-    of.experts_seconds = 10e-6;
-    of.layer_seconds = 30e-6;
-    of.load_seconds = 0;
-    of.cpu_expert_bytes_per_s = 12e9;
-    of.cpu_operations_per_s = 0.6e12;
-    of.cpu_expert_seconds = 40e-6;
-    of.together_bytes_per_s = 33e9;
-    return of;
+        built.expert_tokens.push_back(
+            {tokens, std::max(20e-6, 20e-6 + (tokens - 64) * 6e6 / 250e12)});
+    built.to_device = samples(9e-6, 25e9, 0);
+    built.to_host = samples(7e-6, 20e9, 0);
+    built.loop_seconds = 3e-6;
+    built.sync_seconds = 11e-6;
+    built.expert_seconds = 0.5e-6;
+    built.experts_seconds = 10e-6;
+    built.layer_seconds = 30e-6;
+    built.load_seconds = 0;
+    built.cpu_expert_bytes_per_s = 12e9;
+    built.cpu_operations_per_s = 0.6e12;
+    built.cpu_expert_seconds = 40e-6;
+    built.together_bytes_per_s = 33e9;
+    return built;
 }
 
 TEST_CASE("a GPU's profile keeps link, hand-over, launches and the CPU beside it apart") {
-    const measured_profile made = profile_of(gpu());
+    const measured_profile measured = profile_of(gpu());
     const toy::folder place;
-    place.write("gpu.toml", to_toml(made.profile, made.sources, made.notes));
+    place.write("gpu.toml", to_toml(measured.profile, measured.sources, measured.notes));
     const auto read = load_hardware({"gpu.toml", "", "", place.path()});
     REQUIRE_MESSAGE(read.ok(), (read ? "" : read.failure().text));
     const hardware_profile &is = read.value();
@@ -318,17 +321,17 @@ TEST_CASE("a GPU's profile keeps link, hand-over, launches and the CPU beside it
         CHECK(profile_of(slow).profile.node.memory_bytes_per_s == near(25e9));
     }
     SUBCASE("the figures as text keep to 80 columns") {
-        for (const std::string &line : made.notes) CHECK(line.size() <= 80);
+        for (const std::string &line : measured.notes) CHECK(line.size() <= 80);
     }
 }
 
 TEST_CASE("a written profile is read back, from one file") {
-    const measured_profile made = profile_of(machine());
+    const measured_profile measured = profile_of(machine());
     const toy::folder place;
-    place.write("mine.toml", to_toml(made.profile, made.sources, made.notes));
+    place.write("mine.toml", to_toml(measured.profile, measured.sources, measured.notes));
     const auto read = load_hardware({"mine.toml", "", "", place.path()});
     REQUIRE_MESSAGE(read.ok(), (read ? "" : read.failure().text));
-    const hardware_profile &a = made.profile, &b = read.value();
+    const hardware_profile &a = measured.profile, &b = read.value();
     CHECK(b.id == "mine");
     CHECK(b.device.name == a.device.name);
     CHECK(b.device.memory_bytes == a.device.memory_bytes);
@@ -367,19 +370,19 @@ TEST_CASE("a written profile is read back, from one file") {
     CHECK(ours->engine.overlap == load_overlap::layer);
 
     // Another link in place of the file's own.
-    const auto other = load_hardware({"mine.toml", "pcie4_x16", "", place.path()});
-    REQUIRE(other.ok());
-    CHECK(other.value().link.h2d_bytes_per_s != b.link.h2d_bytes_per_s);
+    const auto other_link = load_hardware({"mine.toml", "pcie4_x16", "", place.path()});
+    REQUIRE(other_link.ok());
+    CHECK(other_link.value().link.h2d_bytes_per_s != b.link.h2d_bytes_per_s);
 }
 
 TEST_CASE("a machine's file is as strict as three files") {
-    const measured_profile made = profile_of(machine());
-    const std::string good = to_toml(made.profile, made.sources, {});
-    const auto failure = [&](const std::string &from, const std::string &to) {
+    const measured_profile measured = profile_of(machine());
+    const std::string good = to_toml(measured.profile, measured.sources, {});
+    const auto failure = [&](const std::string &original, const std::string &replacement) {
         std::string text = good;
-        const size_t at = text.find(from);
-        REQUIRE(at != std::string::npos);
-        text.replace(at, from.size(), to);
+        const size_t position = text.find(original);
+        REQUIRE(position != std::string::npos);
+        text.replace(position, original.size(), replacement);
         const auto device = parse_device(text, "a.toml");
         const auto link = parse_link(text, "a.toml");
         return !device ? device.failure().text : !link ? link.failure().text : std::string();
@@ -436,17 +439,17 @@ TEST_CASE("two reports are compared term by term") {
     SUBCASE("what only the emulator had has no relative difference") {
         run_report emulated = report("emulator", 1);
         emulated.causes[0][1][cause::cpu] = 3'000'000;
-        const prediction other = compare_runs(emulated, report("cpu", 1));
-        CHECK(other.phases[1].causes[2].name == "cpu");
-        CHECK(std::isinf(other.phases[1].causes[2].relative()));
-        CHECK(to_json(other)["causes"]["decode"]["cpu"]["relative"].is_null());
-        CHECK(other.worst == "decode.cpu");
+        const prediction changed = compare_runs(emulated, report("cpu", 1));
+        CHECK(changed.phases[1].causes[2].name == "cpu");
+        CHECK(std::isinf(changed.phases[1].causes[2].relative()));
+        CHECK(to_json(changed)["causes"]["decode"]["cpu"]["relative"].is_null());
+        CHECK(changed.worst == "decode.cpu");
     }
     SUBCASE("the prompt's causes are those of the run that was quickest with it") {
-        const prediction other =
+        const prediction changed =
             compare_runs(report("emulator", 1), report("cpu", 2), report("cpu", 3));
-        CHECK(other.phases[0].sum.real == doctest::Approx(6));
-        CHECK(other.phases[1].sum.real == doctest::Approx(28));
+        CHECK(changed.phases[0].sum.real == doctest::Approx(6));
+        CHECK(changed.phases[1].sum.real == doctest::Approx(28));
     }
     SUBCASE("runs of different work are told apart") {
         run_report real = report("cpu", 1);

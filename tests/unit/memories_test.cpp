@@ -31,16 +31,16 @@ TEST_CASE("no device gets more than its share rounded up, so what fits fits on e
     random_stream draws(3, 0);
     for (int round = 0; round < 200; ++round) {
         counts slots(1 + draws.below(4));
-        for (uint32_t &one : slots) one = 1 + static_cast<uint32_t>(draws.below(40));
-        const auto all = std::accumulate(slots.begin(), slots.end(), uint64_t{0});
+        for (uint32_t &count : slots) count = 1 + static_cast<uint32_t>(draws.below(40));
+        const auto total_slots = std::accumulate(slots.begin(), slots.end(), uint64_t{0});
         const uint32_t layers = 1 + static_cast<uint32_t>(draws.below(5));
         const uint32_t experts = 1 + static_cast<uint32_t>(draws.below(20));
         const bytes spread = spread_pages(layers, experts, slots, false);
         REQUIRE(spread.size() == layers * experts);
         for (uint32_t device = 0; device < slots.size(); ++device) {
-            const auto given = static_cast<uint64_t>(std::ranges::count(spread, device));
+            const auto page_count = static_cast<uint64_t>(std::ranges::count(spread, device));
             const uint64_t due = uint64_t{slots[device]} * spread.size();
-            CHECK(given <= (due + all - 1) / all);
+            CHECK(page_count <= (due + total_slots - 1) / total_slots);
         }
     }
 }
@@ -50,73 +50,75 @@ TEST_CASE("one device: its ledger is all there is") {
     const memories truth(&only);
     CHECK(truth.devices() == 1);
     CHECK(truth.device_of(5) == 0);
-    CHECK(&truth.of(5) == &only);
-    CHECK(&truth.all() == &only);
+    CHECK(&truth.ledger_of_page(5) == &only);
+    CHECK(&truth.combined_ledger() == &only);
 }
 
 TEST_CASE("the view of all follows each device") {
-    ledger first(1, 4, {2}), second(1, 4, {1}), all(1, 4, {0});
-    const memories truth({&first, &second}, &all, {0, 1, 0, 1});
-    const moorage_residency *view = all.view();
+    ledger first(1, 4, {2}), second(1, 4, {1}), combined(1, 4, {0});
+    const memories truth({&first, &second}, &combined, {0, 1, 0, 1});
+    const moorage_residency *view = combined.view();
     CHECK(view->host_slots[0] == 3);
-    truth.of(3).admit(3);
-    truth.of(3).expect_kept(3, MOORAGE_WHOLE);
-    truth.of(0).pin(0);
-    CHECK(all.state(3) == second.state(3));
-    CHECK(all.known(3) == MOORAGE_WHOLE);
+    truth.ledger_of_page(3).admit(3);
+    truth.ledger_of_page(3).expect_kept(3, MOORAGE_WHOLE);
+    truth.ledger_of_page(0).pin(0);
+    CHECK(combined.state(3) == second.state(3));
+    CHECK(combined.known_segments(3) == MOORAGE_WHOLE);
     CHECK(first.state(3) == 0);  // the view of the first one's cache policy
     CHECK(second.state(0) == 0);
-    CHECK(all.pinned(0));
+    CHECK(combined.is_pinned(0));
     CHECK(second.owns(3));
     CHECK(!first.owns(3));
-    CHECK(!first.evictable(3));  // so its policy cannot name it
+    CHECK(!first.is_evictable(3));  // so its policy cannot name it
     CHECK(view->host_used[0] == 1);
     first.set_slots(counts{5});
     CHECK(view->host_slots[0] == 6);
     second.evict(3);
     CHECK(view->host_used[0] == 0);
-    CHECK(all.state(3) == 0);
-    CHECK(truth.add_up());
+    CHECK(combined.state(3) == 0);
+    CHECK(truth.is_consistent());
 }
 
 TEST_CASE("random verbs on three devices add up after each") {
     const uint32_t layers = 3, experts = 7;
-    std::vector<std::unique_ptr<ledger>> own;
-    std::vector<ledger *> each;
+    std::vector<std::unique_ptr<ledger>> owned_ledgers;
+    std::vector<ledger *> device_ledgers;
     const counts slots{9, 4, 5};
     for (const uint32_t room : slots) {
-        own.push_back(std::make_unique<ledger>(layers, experts,
-                                               divide_slots(room, layers, /*per_layer=*/true)));
-        each.push_back(own.back().get());
+        owned_ledgers.push_back(std::make_unique<ledger>(
+            layers, experts, divide_slots(room, layers, /*per_layer=*/true)));
+        device_ledgers.push_back(owned_ledgers.back().get());
     }
-    ledger all(layers, experts, counts(layers, 0));
-    const memories truth(each, &all, spread_pages(layers, experts, slots, false));
+    ledger combined(layers, experts, counts(layers, 0));
+    const memories truth(device_ledgers, &combined, spread_pages(layers, experts, slots, false));
     random_stream draws(7, 0);
     for (int round = 0; round < 3000; ++round) {
         const auto page = static_cast<uint32_t>(draws.below(layers * experts));
-        ledger &book = truth.of(page);
+        ledger &book = truth.ledger_of_page(page);
         const uint32_t pool = book.pool_of_page(page);
         switch (draws.below(5)) {
             case 0:
-                if (book.known(page) != 0 || book.free(pool) == 0) break;
+                if (book.known_segments(page) != 0 || book.free_slots(pool) == 0) break;
                 book.admit(page);
                 book.expect_kept(page, MOORAGE_WHOLE);
                 break;
             case 1:
-                if ((book.known(page) & ~book.here(page)) != 0) book.land(page, MOORAGE_WHOLE);
+                if ((book.known_segments(page) & ~book.resident_segments(page)) != 0)
+                    book.land(page, MOORAGE_WHOLE);
                 break;
             case 2:
-                if (book.evictable(page)) book.evict(page);
+                if (book.is_evictable(page)) book.evict(page);
                 break;
             case 3:
                 book.pin(page);
                 break;
             default:
-                book.unpin(page, book.known(page) != 0);
+                book.unpin(page, book.known_segments(page) != 0);
         }
-        REQUIRE(truth.add_up());
+        REQUIRE(truth.is_consistent());
         for (uint32_t device = 0; device < truth.devices(); ++device)
-            if (device != truth.device_of(page)) REQUIRE(truth.at(device).state(page) == 0);
+            if (device != truth.device_of(page))
+                REQUIRE(truth.ledger_of_device(device).state(page) == 0);
     }
 }
 

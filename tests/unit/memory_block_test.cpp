@@ -19,12 +19,12 @@ using namespace moorage::core;
 
 namespace {
 
-size_t pages_there(const memory_block &of) {
+size_t pages_there(const memory_block &block) {
     const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-    std::vector<unsigned char> there((of.bytes() + page - 1) / page);
-    REQUIRE(::mincore(of.data(), of.bytes(), there.data()) == 0);
+    std::vector<unsigned char> resident((block.bytes() + page - 1) / page);
+    REQUIRE(::mincore(block.data(), block.bytes(), resident.data()) == 0);
     return static_cast<size_t>(
-        std::ranges::count_if(there, [](unsigned char one) { return (one & 1) != 0; }));
+        std::ranges::count_if(resident, [](unsigned char state) { return (state & 1) != 0; }));
 }
 
 }  // namespace
@@ -34,18 +34,18 @@ TEST_CASE("memory is there when it was touched, and not before") {
     for (const uint64_t bytes :
          {uint64_t{1}, page, page + 1, (2ul << 20) - 1, 2ul << 20, (2ul << 20) + 1, 7'000'001ul}) {
         CAPTURE(bytes);
-        auto made = memory_block::create(bytes, "a test's block");
-        REQUIRE(made.ok());
-        CHECK(made->bytes() == bytes);
-        CHECK(pages_there(*made) == 0);
-        made->data()[0] = std::byte{7};
-        CHECK(pages_there(*made) >= 1);
-        REQUIRE(made->touch("a test's block").ok());
-        CHECK(pages_there(*made) == (bytes + page - 1) / page);
-        const std::span<const std::byte> all(made->data(), bytes);
-        CHECK(all[0] == std::byte{7});  // written data stays
-        CHECK(
-            std::ranges::all_of(all.subspan(1), [](std::byte one) { return one == std::byte{}; }));
+        auto block = memory_block::create(bytes, "a test's block");
+        REQUIRE(block.ok());
+        CHECK(block->bytes() == bytes);
+        CHECK(pages_there(*block) == 0);
+        block->data()[0] = std::byte{7};
+        CHECK(pages_there(*block) >= 1);
+        REQUIRE(block->touch("a test's block").ok());
+        CHECK(pages_there(*block) == (bytes + page - 1) / page);
+        const std::span<const std::byte> content(block->data(), bytes);
+        CHECK(content[0] == std::byte{7});  // written data stays
+        CHECK(std::ranges::all_of(content.subspan(1),
+                                  [](std::byte byte) { return byte == std::byte{}; }));
     }
     const memory_block none;
     CHECK(none.touch("nothing").ok());

@@ -25,7 +25,7 @@ namespace {
 
 struct outcome {
     int code = -1;
-    std::string out;  // standard output, and with it the errors
+    std::string output;  // standard output, and with it the errors
 };
 
 outcome program(const std::string &arguments) {
@@ -36,7 +36,7 @@ outcome program(const std::string &arguments) {
     outcome result;
     char buffer[4096];
     for (size_t count; (count = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;)
-        result.out.append(buffer, count);
+        result.output.append(buffer, count);
     const int status = pclose(pipe);
     if (WIFEXITED(status)) result.code = WEXITSTATUS(status);
     return result;
@@ -51,7 +51,7 @@ const std::string demo = std::string(MOORAGE_SOURCE_DIR) + "/configs/demo";
 TEST_CASE("figures of the demo, and what fits beside it") {
     const outcome result = info(demo + " --json - --context 512 --profile rtx_4060_ti_16gb");
     REQUIRE(result.code == 0);
-    const json figures = parse_json(result.out);
+    const json figures = parse_json(result.output);
     CHECK(figures["architecture"] == "qwen2_moe");
     CHECK(figures["layers"] == 8);
     CHECK(figures["experts"] == 24);
@@ -84,14 +84,15 @@ TEST_CASE("the KV cache is counted as the executor keeps it") {
     // 2 heads of 16.
     const std::string golden = moorage::test::golden_directory("gpt_oss").string();
     const uint64_t values = 4 * 100 * 2 * 2 * 16;
-    const std::string of = golden + " --json - --context 100 --profile host --profile rtx_4090";
+    const std::string arguments =
+        golden + " --json - --context 100 --profile host --profile rtx_4090";
     for (const auto &[name, value_bytes] :
          {std::pair(std::string("cpu"), 4u), {"cuda", 2u}, {"emulator", 2u}}) {
         const std::string executor = name;
         CAPTURE(executor);
-        const outcome result = info(of + " --executor " + executor);
+        const outcome result = info(arguments + " --executor " + executor);
         REQUIRE(result.code == 0);
-        const json figures = parse_json(result.out);
+        const json figures = parse_json(result.output);
         CHECK(figures["kv_bytes"] == values * value_bytes);
         // On a machine its own executor runs, whichever was asked of.
         CHECK(figures["fits"][0]["kv_bytes"] == values * 4);
@@ -106,15 +107,15 @@ TEST_CASE("the KV cache is counted as the executor keeps it") {
 TEST_CASE("text of 80 columns, exit codes of the contract") {
     const outcome text = info(demo);
     CHECK(text.code == 0);
-    for (const std::string &line : split(text.out, '\n')) CHECK(columns_of(line) <= 80);
-    CHECK(text.out.find("rtx_4090") != std::string::npos);
-    CHECK(text.out.find("  host        a usual computer as in hw_profiles/device/host.toml") !=
+    for (const std::string &line : split(text.output, '\n')) CHECK(columns_of(line) <= 80);
+    CHECK(text.output.find("rtx_4090") != std::string::npos);
+    CHECK(text.output.find("  host        a usual computer as in hw_profiles/device/host.toml") !=
           std::string::npos);
-    CHECK(info(demo + " --context 1024").out.find("is cut to") == std::string::npos);
+    CHECK(info(demo + " --context 1024").output.find("is cut to") == std::string::npos);
     const outcome cut = info(demo + " --context 100000 --profile rtx_4090");
-    CHECK(cut.out.find("--context 100,000 is cut to the model's 1,024 positions") !=
+    CHECK(cut.output.find("--context 100,000 is cut to the model's 1,024 positions") !=
           std::string::npos);
-    CHECK(cut.out.find("hw_profiles") == std::string::npos);
+    CHECK(cut.output.find("hw_profiles") == std::string::npos);
     CHECK(info(demo + "/none").code == 1);
     CHECK(info("").code == 2);
     CHECK(info(demo + " --profile rtx_9999").code == 2);
@@ -128,8 +129,8 @@ TEST_CASE("what needs a GPU says which build has it, and writes nothing") {
                                     std::string("profile measure --executor cuda --out -")}) {
         const outcome result = program(line);
         CHECK(result.code == 1);
-        CHECK(result.out.find("-DMOORAGE_CUDA=ON") != std::string::npos);
-        CHECK(result.out.find("[device]") == std::string::npos);
+        CHECK(result.output.find("-DMOORAGE_CUDA=ON") != std::string::npos);
+        CHECK(result.output.find("[device]") == std::string::npos);
     }
 }
 #endif
@@ -137,7 +138,7 @@ TEST_CASE("what needs a GPU says which build has it, and writes nothing") {
 TEST_CASE("a directory's shape is a file that loads again, with bits of each part") {
     const outcome result = program("model shape " + demo);
     REQUIRE(result.code == 0);
-    const auto parsed = parse_shape(result.out, "demo.toml");
+    const auto parsed = parse_shape(result.output, "demo.toml");
     REQUIRE_MESSAGE(parsed.ok(), (parsed ? "" : parsed.failure().text));
     const model_shape &shape = parsed->shape;
     const auto bundled = load_shape("demo", "");
@@ -173,28 +174,28 @@ TEST_CASE("every bundled shape is the same after it was written") {
 
 TEST_CASE("a model is written as another file, and its bytes are those of its format") {
     const moorage::test::scratch_directory place;
-    const std::string out = (place.path() / "out.gguf").string();
+    const std::string output_file = (place.path() / "out.gguf").string();
     const std::string json_file = (place.path() / "figures.json").string();
-    const outcome done =
-        program("model convert " + demo + " --format q8_0 --out " + out + " --json " + json_file);
-    REQUIRE_MESSAGE(done.code == 0, done.out);
+    const outcome done = program("model convert " + demo + " --format q8_0 --out " + output_file +
+                                 " --json " + json_file);
+    REQUIRE_MESSAGE(done.code == 0, done.output);
     // The demo's tokenizer composes characters, and none of its added tokens takes spaces.
-    CHECK(done.out.find("tokenizer.json: texts are normalised") != std::string::npos);
-    CHECK(done.out.find("added tokens") == std::string::npos);
+    CHECK(done.output.find("tokenizer.json: texts are normalised") != std::string::npos);
+    CHECK(done.output.find("added tokens") == std::string::npos);
     const json figures = parse_json(moorage::test::read_file(json_file));
     // Eight layers: queries and outputs of 192 x 192, keys and values of 64, shared experts of 128
     // rows, 24 experts of 64; the embedding, and once more as the head. 34 bytes for 32 values.
     const uint64_t layer = 192 * (2 * 192 + 2 * 64 + 3 * 128 + 24 * 3 * 64);
     CHECK(figures["formats"]["q8_0"]["bytes"] == (8 * layer + 2 * 4096 * 192) / 32 * 34);
     CHECK(figures["replaced"] == 0);
-    CHECK(std::filesystem::file_size(out) > figures["bytes"].get<uint64_t>());
-    CHECK(info(out).code == 0);
+    CHECK(std::filesystem::file_size(output_file) > figures["bytes"].get<uint64_t>());
+    CHECK(info(output_file).code == 0);
 
-    const outcome wrong = program("model convert " + demo + " --format q9 --out " + out);
+    const outcome wrong = program("model convert " + demo + " --format q9 --out " + output_file);
     CHECK(wrong.code == 2);
-    CHECK(wrong.out.find("format q9: a GGUF file can have f32, f16,") != std::string::npos);
-    CHECK(program("model convert " + demo + " --out " + out).code == 2);
-    CHECK(program("model convert /no/such --format f16 --out " + out).code == 1);
+    CHECK(wrong.output.find("format q9: a GGUF file can have f32, f16,") != std::string::npos);
+    CHECK(program("model convert " + demo + " --out " + output_file).code == 2);
+    CHECK(program("model convert /no/such --format f16 --out " + output_file).code == 1);
 }
 
 TEST_CASE("added tokens that take the spaces beside them are warned of by name") {
@@ -202,13 +203,13 @@ TEST_CASE("added tokens that take the spaces beside them are warned of by name")
     const std::filesystem::path words = source.path() / "tokenizer.json";
     const auto warned = [&](const char *key) {
         json edited = parse_json(moorage::test::read_file(words));
-        for (const char *one : {"lstrip", "rstrip", "single_word"})
-            edited["added_tokens"][0][one] = std::string_view(one) == key;
+        for (const char *flag : {"lstrip", "rstrip", "single_word"})
+            edited["added_tokens"][0][flag] = std::string_view(flag) == key;
         moorage::test::write_file(words, edited.dump());
         const outcome done = program("model convert " + source.path().string() +
                                      " --format q8_0 --out " + (place.path() / "o.gguf").string());
-        CHECK_MESSAGE(done.code == 0, done.out);
-        return done.out.find("beside 1 of its added tokens, <|endoftext|> for example") !=
+        CHECK_MESSAGE(done.code == 0, done.output);
+        return done.output.find("beside 1 of its added tokens, <|endoftext|> for example") !=
                std::string::npos;
     };
     for (const char *key : {"lstrip", "rstrip", "single_word"}) CHECK(warned(key));
@@ -227,9 +228,9 @@ TEST_CASE("a check that meets a weight that is no number names it") {
     for (const char *options : {"", " --json -"}) {
         const outcome done = program("model check " + place.path().string() + options);
         CHECK(done.code == 1);
-        CAPTURE(done.out);
-        CHECK(done.out.find("the error of logits is no finite number") != std::string::npos);
-        CHECK(done.out.find("lm_head.weight holds nan at [0, 3]") != std::string::npos);
+        CAPTURE(done.output);
+        CHECK(done.output.find("the error of logits is no finite number") != std::string::npos);
+        CHECK(done.output.find("lm_head.weight holds nan at [0, 3]") != std::string::npos);
     }
 }
 
@@ -244,7 +245,7 @@ TEST_CASE("a file is told from a directory by what it is, not by its name") {
                   place.path() / "v1.5.ref.safetensors");
     for (const char *name : {"directory.gguf", "v1.5"}) {
         const outcome done = program("model check " + (place.path() / name).string());
-        CHECK_MESSAGE(done.code == 0, done.out);
+        CHECK_MESSAGE(done.code == 0, done.output);
     }
 }
 

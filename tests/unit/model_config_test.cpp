@@ -28,11 +28,11 @@ json golden_json(const std::string &name) {
     return parse_json(read_file(golden_directory(name) / "config.json"));
 }
 
-model_config parsed(const json &config) {
-    const auto made = parse_model_config(config.dump(), "config.json");
-    INFO((made.ok() ? std::string() : made.failure().text));
-    REQUIRE(made.ok());
-    return *made;
+model_config parse_valid(const json &config) {
+    const auto parsed_config = parse_model_config(config.dump(), "config.json");
+    INFO((parsed_config.ok() ? std::string() : parsed_config.failure().text));
+    REQUIRE(parsed_config.ok());
+    return *parsed_config;
 }
 
 // `changes` over the golden configuration; null removes a key.
@@ -46,9 +46,9 @@ json edited(const std::string &name, const json &changes) {
 }
 
 std::string refusal(const json &config) {
-    const auto made = parse_model_config(config.dump(), "dir/config.json");
-    REQUIRE_FALSE(made.ok());
-    return made.failure().text;
+    const auto parsed_config = parse_model_config(config.dump(), "dir/config.json");
+    REQUIRE_FALSE(parsed_config.ok());
+    return parsed_config.failure().text;
 }
 
 bool holds(const std::string &text, const std::string &part) {
@@ -58,7 +58,7 @@ bool holds(const std::string &text, const std::string &part) {
 }  // namespace
 
 TEST_CASE("mixtral: softmax over all, weights normalised, no dense layer") {
-    const model_config config = parsed(golden_json("mixtral"));
+    const model_config config = parse_valid(golden_json("mixtral"));
     CHECK(config.layers == 3);
     CHECK(config.hidden == 48);
     CHECK(config.experts == 8);
@@ -82,37 +82,37 @@ TEST_CASE("mixtral: softmax over all, weights normalised, no dense layer") {
 }
 
 TEST_CASE("qwen2_moe: biases of queries, keys and values, a gated shared expert") {
-    const model_config config = parsed(golden_json("qwen2_moe"));
+    const model_config config = parse_valid(golden_json("qwen2_moe"));
     CHECK(config.attention.qkv_bias);  // the default of the family
     CHECK_FALSE(config.attention.output_bias);
     CHECK(config.shared_intermediate == 64);
     CHECK(config.shared_gate);
     CHECK_FALSE(config.router.normalise);
     CHECK(config.attention.norm == query_key_norm::none);
-    CHECK_FALSE(parsed(edited("qwen2_moe", {{"qkv_bias", false}})).attention.qkv_bias);
+    CHECK_FALSE(parse_valid(edited("qwen2_moe", {{"qkv_bias", false}})).attention.qkv_bias);
 }
 
 TEST_CASE("qwen3_moe: a head wider than hidden / heads, norms of queries and keys") {
-    const model_config config = parsed(golden_json("qwen3_moe"));
+    const model_config config = parse_valid(golden_json("qwen3_moe"));
     CHECK(config.attention.head_dim == 20);
     CHECK(config.attention.norm == query_key_norm::per_head);
     CHECK(config.router.normalise);
     CHECK_FALSE(config.attention.qkv_bias);
-    const model_config biased = parsed(edited("qwen3_moe", {{"attention_bias", true}}));
+    const model_config biased = parse_valid(edited("qwen3_moe", {{"attention_bias", true}}));
     CHECK(biased.attention.qkv_bias);
     CHECK(biased.attention.output_bias);
 }
 
 TEST_CASE("olmoe: norms over the whole width, clipping where it is given") {
-    const model_config config = parsed(golden_json("olmoe"));
+    const model_config config = parse_valid(golden_json("olmoe"));
     CHECK(config.attention.norm == query_key_norm::whole);
     CHECK(config.attention.clip_qkv == 0);
     CHECK_FALSE(config.router.normalise);
-    CHECK(parsed(edited("olmoe", {{"clip_qkv", 8.0}})).attention.clip_qkv == 8);
+    CHECK(parse_valid(edited("olmoe", {{"clip_qkv", 8.0}})).attention.clip_qkv == 8);
 }
 
 TEST_CASE("deepseek_v2: latent attention, a dense first layer, shared experts as one") {
-    const model_config config = parsed(golden_json("deepseek_v2_lite"));
+    const model_config config = parse_valid(golden_json("deepseek_v2_lite"));
     CHECK(config.attention.kind == attention_kind::latent);
     CHECK(config.attention.query_lora_rank == 0);
     CHECK(config.attention.kv_lora_rank == 24);
@@ -130,7 +130,7 @@ TEST_CASE("deepseek_v2: latent attention, a dense first layer, shared experts as
     CHECK(config.router.group == group_rule::none);
     CHECK(config.kv_token_layer_bytes(2) == (24 + 8) * 2);
 
-    const model_config grouped = parsed(
+    const model_config grouped = parse_valid(
         edited("deepseek_v2_lite",
                {{"topk_method", "group_limited_greedy"}, {"n_group", 4}, {"topk_group", 2}}));
     CHECK(grouped.router.group == group_rule::best);
@@ -139,7 +139,7 @@ TEST_CASE("deepseek_v2: latent attention, a dense first layer, shared experts as
 }
 
 TEST_CASE("deepseek_v3: sigmoid, a bias for choosing, the best two of a group") {
-    const model_config config = parsed(golden_json("deepseek_v3"));
+    const model_config config = parse_valid(golden_json("deepseek_v3"));
     CHECK(config.attention.query_lora_rank == 24);
     CHECK(config.router.score == score_kind::sigmoid);
     CHECK(config.router.correction_bias);
@@ -149,11 +149,11 @@ TEST_CASE("deepseek_v3: sigmoid, a bias for choosing, the best two of a group") 
     CHECK(config.router.scale == 2.5);
     CHECK(config.router.normalise);
     CHECK(config.rope.interleaved);
-    CHECK_FALSE(parsed(edited("deepseek_v3", {{"rope_interleave", false}})).rope.interleaved);
+    CHECK_FALSE(parse_valid(edited("deepseek_v3", {{"rope_interleave", false}})).rope.interleaved);
 }
 
 TEST_CASE("phimoe: layer norms, biases everywhere, sparsemixer") {
-    const model_config config = parsed(golden_json("phimoe"));
+    const model_config config = parse_valid(golden_json("phimoe"));
     CHECK(config.norm == norm_kind::layer);
     CHECK(config.attention.qkv_bias);
     CHECK(config.attention.output_bias);
@@ -163,7 +163,7 @@ TEST_CASE("phimoe: layer norms, biases everywhere, sparsemixer") {
 }
 
 TEST_CASE("granitemoe: its four multipliers") {
-    const model_config config = parsed(golden_json("granitemoe"));
+    const model_config config = parse_valid(golden_json("granitemoe"));
     CHECK(config.attention.scale == 0.3);
     CHECK(config.embedding_multiplier == 2);
     CHECK(config.residual_multiplier == 0.8);
@@ -172,7 +172,7 @@ TEST_CASE("granitemoe: its four multipliers") {
 }
 
 TEST_CASE("gpt_oss: sinks, a window in every second layer, clamped activation, biases") {
-    const model_config config = parsed(golden_json("gpt_oss"));
+    const model_config config = parse_valid(golden_json("gpt_oss"));
     CHECK(config.attention.sinks);
     CHECK(config.attention.window == 8);
     CHECK(config.attention.sliding == std::vector<uint8_t>{1, 0, 1, 0});
@@ -187,19 +187,19 @@ TEST_CASE("gpt_oss: sinks, a window in every second layer, clamped activation, b
     // The attention's factor of yarn belongs to the rotation, not to the scale.
     CHECK(config.attention.scale == doctest::Approx(0.25));
     // Without layer_types every second layer from the first slides.
-    CHECK(parsed(edited("gpt_oss", {{"layer_types", nullptr}})).attention.sliding ==
+    CHECK(parse_valid(edited("gpt_oss", {{"layer_types", nullptr}})).attention.sliding ==
           config.attention.sliding);
 }
 
 TEST_CASE("glm4_moe: half of each head rotated, norms where the key says so") {
-    const model_config config = parsed(golden_json("glm4_moe"));
+    const model_config config = parse_valid(golden_json("glm4_moe"));
     CHECK(config.rope.dimensions == 8);
     CHECK(config.attention.norm == query_key_norm::per_head);
     CHECK(config.router.score == score_kind::sigmoid);
     CHECK(config.router.correction_bias);
     CHECK(config.router.group == group_rule::none);  // one group
     CHECK(config.moe == std::vector<uint8_t>{0, 1, 1});
-    CHECK(parsed(edited("glm4_moe", {{"use_qk_norm", false}})).attention.norm ==
+    CHECK(parse_valid(edited("glm4_moe", {{"use_qk_norm", false}})).attention.norm ==
           query_key_norm::none);
 }
 
@@ -221,8 +221,8 @@ TEST_CASE("old and new spellings give the same configuration") {
                  {{"type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 64}}}});
     const json nested =
         edited("qwen3_moe", {{"rope_parameters", {{"full_attention", fresh["rope_parameters"]}}}});
-    for (const json &one : {fresh, old, nested}) {
-        const model_config config = parsed(one);
+    for (const json &variant : {fresh, old, nested}) {
+        const model_config config = parse_valid(variant);
         CHECK(config.experts == 16);
         CHECK(config.rope.kind == rope_kind::yarn);
         CHECK(config.rope.theta == 5000);
@@ -232,54 +232,56 @@ TEST_CASE("old and new spellings give the same configuration") {
         CHECK(config.rope.truncate);
     }
     // The keys that model cards add to a new file replace the keys that it has.
-    json both = edited("qwen3_moe",
-                       {{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 5000.0}}}});
-    both["rope_scaling"] = old["rope_scaling"];
-    CHECK(parsed(both).rope.kind == rope_kind::yarn);
-    CHECK(parsed(both).rope.theta == 5000);
-    both["rope_scaling"] = json::object();
-    CHECK(parsed(both).rope.kind == rope_kind::plain);
+    json mixed = edited("qwen3_moe",
+                        {{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 5000.0}}}});
+    mixed["rope_scaling"] = old["rope_scaling"];
+    CHECK(parse_valid(mixed).rope.kind == rope_kind::yarn);
+    CHECK(parse_valid(mixed).rope.theta == 5000);
+    mixed["rope_scaling"] = json::object();
+    CHECK(parse_valid(mixed).rope.kind == rope_kind::plain);
     // If yarn has no factor, the lengths give it: 256 positions now, 64 before.
     json derived = old;
     derived["rope_scaling"].erase("factor");
-    CHECK(parsed(derived).rope.factor == 4);
+    CHECK(parse_valid(derived).rope.factor == 4);
 }
 
 TEST_CASE("rotary embeddings: every kind of scaling") {
-    const auto with = [](const json &scaling) {
+    const auto with_scaling = [](const json &scaling) {
         return edited(
             "mixtral",
             {{"rope_parameters", nullptr}, {"rope_theta", 1e4}, {"rope_scaling", scaling}});
     };
-    CHECK(parsed(with(nullptr)).rope.kind == rope_kind::plain);
-    CHECK(parsed(with({{"type", "linear"}, {"factor", 2}})).rope.kind == rope_kind::linear);
-    const auto dynamic = parsed(with({{"type", "dynamic"}, {"factor", 2}})).rope;
+    CHECK(parse_valid(with_scaling(nullptr)).rope.kind == rope_kind::plain);
+    CHECK(parse_valid(with_scaling({{"type", "linear"}, {"factor", 2}})).rope.kind ==
+          rope_kind::linear);
+    const auto dynamic = parse_valid(with_scaling({{"type", "dynamic"}, {"factor", 2}})).rope;
     CHECK(dynamic.kind == rope_kind::dynamic);
     CHECK(dynamic.original_positions == 256);
-    const auto llama = parsed(with({{"rope_type", "llama3"},
-                                    {"factor", 8},
-                                    {"low_freq_factor", 1},
-                                    {"high_freq_factor", 4},
-                                    {"original_max_position_embeddings", 128}}))
+    const auto llama = parse_valid(with_scaling({{"rope_type", "llama3"},
+                                                 {"factor", 8},
+                                                 {"low_freq_factor", 1},
+                                                 {"high_freq_factor", 4},
+                                                 {"original_max_position_embeddings", 128}}))
                            .rope;
     CHECK(llama.kind == rope_kind::llama3);
     CHECK(llama.low_frequency_factor == 1);
     CHECK(llama.high_frequency_factor == 4);
-    const auto longer = parsed(with({{"type", "su"},
-                                     {"short_factor", {1, 1, 1, 1}},
-                                     {"long_factor", {1, 2, 3, 4}},
-                                     {"original_max_position_embeddings", 64}}))
+    const auto longer = parse_valid(with_scaling({{"type", "su"},
+                                                  {"short_factor", {1, 1, 1, 1}},
+                                                  {"long_factor", {1, 2, 3, 4}},
+                                                  {"original_max_position_embeddings", 64}}))
                             .rope;
     CHECK(longer.kind == rope_kind::longrope);
     CHECK(longer.factor == 4);
     CHECK(longer.long_factor == std::vector<double>{1, 2, 3, 4});
 
-    CHECK(holds(refusal(with({{"type", "ntk"}, {"factor", 2}})), "ntk"));
-    CHECK(holds(refusal(with({{"type", "linear"}})), "factor"));
-    CHECK(holds(refusal(with({{"rope_type", "default"}, {"mrope_section", {1, 2}}})),
+    CHECK(holds(refusal(with_scaling({{"type", "ntk"}, {"factor", 2}})), "ntk"));
+    CHECK(holds(refusal(with_scaling({{"type", "linear"}})), "factor"));
+    CHECK(holds(refusal(with_scaling({{"rope_type", "default"}, {"mrope_section", {1, 2}}})),
                 "mrope_section"));
-    CHECK(holds(refusal(with({{"type", "su"}, {"short_factor", {1}}, {"long_factor", {1}}})),
-                "short_factor"));
+    CHECK(
+        holds(refusal(with_scaling({{"type", "su"}, {"short_factor", {1}}, {"long_factor", {1}}})),
+              "short_factor"));
     CHECK(holds(refusal(edited("mixtral", {{"rope_parameters",
                                             {{"full_attention", {{"rope_theta", 1e4}}},
                                              {"sliding_attention", {{"rope_theta", 1e6}}}}}})),
@@ -288,7 +290,7 @@ TEST_CASE("rotary embeddings: every kind of scaling") {
 
 TEST_CASE("windows: only where they are in use") {
     const json window = {{"sliding_window", 16}};
-    const auto sliding = [](const json &config) { return parsed(config).attention.sliding; };
+    const auto sliding = [](const json &config) { return parse_valid(config).attention.sliding; };
     CHECK(sliding(edited("mixtral", window)) == std::vector<uint8_t>{1, 1, 1});
     CHECK(sliding(edited("qwen3_moe", window)).empty());  // use_sliding_window is false
     CHECK(sliding(edited("qwen3_moe", {{"sliding_window", 16}, {"use_sliding_window", true}})) ==
@@ -298,7 +300,7 @@ TEST_CASE("windows: only where they are in use") {
                                        {"layer_types", nullptr},
                                        {"max_window_layers", 2}})) ==
           std::vector<uint8_t>{0, 0, 1});
-    CHECK(parsed(edited("mixtral", {{"sliding_window", 256}})).attention.window == 0);
+    CHECK(parse_valid(edited("mixtral", {{"sliding_window", 256}})).attention.window == 0);
     CHECK(holds(
         refusal(edited(
             "olmoe", {{"layer_types", {"sliding_attention", "full_attention", "full_attention"}}})),
@@ -311,7 +313,7 @@ TEST_CASE("windows: only where they are in use") {
 }
 
 TEST_CASE("dense layers: by step and list, and by the first that has experts") {
-    const auto moe = [](const json &config) { return parsed(config).moe; };
+    const auto moe = [](const json &config) { return parse_valid(config).moe; };
     CHECK(moe(edited("qwen3_moe", {{"decoder_sparse_step", 2}})) == std::vector<uint8_t>{0, 1, 0});
     CHECK(moe(edited("qwen3_moe", {{"mlp_only_layers", {0, 2}}})) == std::vector<uint8_t>{0, 1, 0});
     CHECK(moe(edited("deepseek_v3", {{"first_k_dense_replace", 2}})) ==
@@ -373,12 +375,12 @@ TEST_CASE("what cannot be computed is refused by its key") {
         {"deepseek_v3", {{"index_topk", 2048}}, "index_topk"},
         {"phimoe", {{"num_experts_per_tok", 1}}, "num_experts_per_tok is 1"},
     };
-    for (const auto &one : cases) {
-        CAPTURE(one.named);
-        const std::string text = refusal(edited(one.model, one.changes));
+    for (const auto &test_case : cases) {
+        CAPTURE(test_case.named);
+        const std::string text = refusal(edited(test_case.model, test_case.changes));
         CAPTURE(text);
         CHECK(text.starts_with("dir/config.json: "));
-        CHECK(holds(text, one.named));
+        CHECK(holds(text, test_case.named));
     }
 }
 
@@ -414,15 +416,15 @@ TEST_CASE("published shapes have configurations that agree with their sizes") {
         {"gpt_oss_120b", "gpt_oss", 0.125},
         {"demo", "qwen2_moe", 1 / std::sqrt(32.0)},
     };
-    for (const auto &one : published) {
-        CAPTURE(one.shape);
-        const auto config = config_of_shape(one.shape, ".");
+    for (const auto &expected : published) {
+        CAPTURE(expected.shape);
+        const auto config = config_of_shape(expected.shape, ".");
         INFO((config.ok() ? std::string() : config.failure().text));
         REQUIRE(config.ok());
-        const auto shape = load_shape(one.shape, ".");
+        const auto shape = load_shape(expected.shape, ".");
         REQUIRE(shape.ok());
-        CHECK(config->architecture == one.architecture);
-        CHECK(config->attention.scale == doctest::Approx(one.scale).epsilon(1e-6));
+        CHECK(config->architecture == expected.architecture);
+        CHECK(config->attention.scale == doctest::Approx(expected.scale).epsilon(1e-6));
         CHECK(config->layers == shape->layers);
         CHECK(config->moe_layers().size() == shape->moe_layers);
         CHECK(config->experts == shape->experts);
@@ -463,16 +465,16 @@ TEST_CASE("published configurations") {
                  {"Switch-128", nullptr, "model_type is switch_transformers"},
                  {"LLaMA-MoE-v1", nullptr, "model_type is llama_moe"},
                  {"XVERSE-MoE-A4.2B", nullptr, "model_type is xverse"}};
-    for (const auto &one : files) {
-        CAPTURE(one.file);
-        const auto config = parse_model_config(published.at(one.file).dump(), one.file);
-        REQUIRE(config.ok() == (one.shape != nullptr));
-        if (one.shape == nullptr) {
-            CHECK(holds(config.failure().text, one.named));
+    for (const auto &entry : files) {
+        CAPTURE(entry.file);
+        const auto config = parse_model_config(published.at(entry.file).dump(), entry.file);
+        REQUIRE(config.ok() == (entry.shape != nullptr));
+        if (entry.shape == nullptr) {
+            CHECK(holds(config.failure().text, entry.named));
             continue;
         }
         // The shape file and the model's own files agree.
-        const auto again = config_of_shape(one.shape, ".");
+        const auto again = config_of_shape(entry.shape, ".");
         REQUIRE(again.ok());
         CHECK(again->attention.scale == config->attention.scale);
         CHECK(again->attention.sliding == config->attention.sliding);

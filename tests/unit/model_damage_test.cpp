@@ -44,7 +44,7 @@ void shard(const scratch_directory &place) {
     fs::remove(place.path() / "model.safetensors");
 }
 
-json odd_value(random_stream &random, const json &other) {
+json odd_value(random_stream &random, const json &other_value) {
     const json values[] = {nullptr,
                            -1,
                            0,
@@ -59,29 +59,29 @@ json odd_value(random_stream &random, const json &other) {
                            1ull << 40,
                            json::array({1, "y"}),
                            "../x",
-                           other};
+                           other_value};
     return values[random.below(std::size(values))];
 }
 
 // Every value of the tree, those inside objects and lists too.
-void collect(json &value, std::vector<json *> &into) {
+void collect_values(json &value, std::vector<json *> &values) {
     if (value.is_structured())
-        for (json &inner : value) collect(inner, into);
-    into.push_back(&value);
+        for (json &inner : value) collect_values(inner, values);
+    values.push_back(&value);
 }
 
 std::string damaged_json(const std::string &content, random_stream &random) {
     json root = json_or_discarded(content);
     std::vector<json *> values;
-    collect(root, values);
+    collect_values(root, values);
     json &first = *values[random.below(values.size())];
-    const json other = *values[random.below(values.size())];
-    first = odd_value(random, other);
+    const json other_value = *values[random.below(values.size())];
+    first = odd_value(random, other_value);
     return root.dump();
 }
 
 // Headers are short and their bytes matter most.
-size_t place_in(const std::string &content, random_stream &random) {
+size_t random_offset(const std::string &content, random_stream &random) {
     const size_t limit =
         random.below(2) == 0 ? std::min<size_t>(content.size(), 2000) : content.size();
     return random.below(limit);
@@ -92,22 +92,23 @@ std::string damaged_bytes(std::string content, random_stream &random) {
     switch (random.below(4)) {
         case 0:
             for (uint64_t i = random.below(8) + 1; i-- > 0;)
-                content[place_in(content, random)] ^= static_cast<char>(1 << random.below(8));
+                content[random_offset(content, random)] ^= static_cast<char>(1 << random.below(8));
             break;
         case 1:
-            content.resize(place_in(content, random));
+            content.resize(random_offset(content, random));
             break;
         case 2: {  // a stretch from elsewhere, over the old bytes
-            const size_t from = place_in(content, random), to = place_in(content, random);
-            const size_t count =
-                std::min(random.below(300) + 1, content.size() - std::max(from, to));
-            std::memmove(content.data() + to, content.data() + from, count);
+            const size_t source_offset = random_offset(content, random),
+                         target_offset = random_offset(content, random);
+            const size_t count = std::min(random.below(300) + 1,
+                                          content.size() - std::max(source_offset, target_offset));
+            std::memmove(content.data() + target_offset, content.data() + source_offset, count);
             break;
         }
         default: {  // the same, moving the later bytes
-            const size_t from = place_in(content, random);
-            const std::string moved = content.substr(from, random.below(300));
-            content.insert(place_in(content, random), moved);
+            const size_t source_offset = random_offset(content, random);
+            const std::string moved = content.substr(source_offset, random.below(300));
+            content.insert(random_offset(content, random), moved);
             break;
         }
     }
@@ -134,25 +135,26 @@ void damage(const fs::path &file, random_stream &random) {
 // Touches every byte that a kernel could.
 uint64_t read_all(const model_weights &weights) {
     uint64_t sum = 0;
-    const auto read = [&](const matrix &of) {
-        for (uint32_t row = 0; of && row < of.rows; ++row)
-            for (uint64_t at = 0; at < bytes_of_columns(of.type, of.columns); ++at)
-                sum += static_cast<uint64_t>(of.data[row * of.row_bytes + at]);
+    const auto read = [&](const matrix &values) {
+        for (uint32_t row = 0; values && row < values.rows; ++row)
+            for (uint64_t byte_index = 0;
+                 byte_index < bytes_of_columns(values.type, values.columns); ++byte_index)
+                sum += static_cast<uint64_t>(values.data[row * values.row_bytes + byte_index]);
     };
     read(weights.embedding);
     read(weights.head);
     for (const layer_weights &layer : weights.layers) {
         const attention_weights &a = layer.attention;
-        for (const matrix *of : {&a.query, &a.key, &a.value, &a.output, &a.query_a, &a.query_b,
-                                 &a.kv_a, &a.kv_b, &layer.router, &layer.shared_gate})
-            read(*of);
+        for (const matrix *part : {&a.query, &a.key, &a.value, &a.output, &a.query_a, &a.query_b,
+                                   &a.kv_a, &a.kv_b, &layer.router, &layer.shared_gate})
+            read(*part);
         for (const mlp_weights *mlp : {&layer.dense, &layer.shared})
-            for (const matrix *of : {&mlp->gate, &mlp->up, &mlp->down}) read(*of);
+            for (const matrix *part : {&mlp->gate, &mlp->up, &mlp->down}) read(*part);
         for (const mlp_weights &expert : layer.experts) {
             const segment_image image(expert, 0, expert.gate.rows);
             std::vector<std::byte> bytes(image.bytes());
             image.copy(0, bytes.size(), bytes.data());
-            for (const std::byte one : bytes) sum += static_cast<uint64_t>(one);
+            for (const std::byte byte : bytes) sum += static_cast<uint64_t>(byte);
         }
     }
     return sum;

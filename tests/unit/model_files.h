@@ -18,12 +18,12 @@
 namespace moorage::test {
 
 inline std::string read_file(const std::filesystem::path &path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
+    std::ifstream input(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(input), {}};
 }
 inline void write_file(const std::filesystem::path &path, const std::string &content) {
-    std::ofstream out(path, std::ios::binary | std::ios::trunc);
-    out.write(content.data(), static_cast<std::streamsize>(content.size()));
+    std::ofstream output(path, std::ios::binary | std::ios::trunc);
+    output.write(content.data(), static_cast<std::streamsize>(content.size()));
 }
 inline void write_file(const std::filesystem::path &path, const std::vector<std::byte> &content) {
     write_file(path, std::string(reinterpret_cast<const char *>(content.data()), content.size()));
@@ -41,8 +41,8 @@ public:
         path_ = ::mkdtemp(name.data()) == nullptr ? "" : name;
     }
     // Has the files of a model, except golden.safetensors.
-    explicit scratch_directory(const std::filesystem::path &from) : scratch_directory() {
-        for (const auto &file : std::filesystem::directory_iterator(from))
+    explicit scratch_directory(const std::filesystem::path &source) : scratch_directory() {
+        for (const auto &file : std::filesystem::directory_iterator(source))
             if (file.path().filename() != "golden.safetensors")
                 std::filesystem::copy_file(file.path(), path_ / file.path().filename());
     }
@@ -68,11 +68,11 @@ public:
         const auto parsed = core::parse_safetensors(
             std::as_bytes(std::span(content.data(), content.size())), "model.safetensors");
         raw_file file;
-        for (const core::tensor &one : parsed->tensors)
-            file.tensors.push_back({one.name,
-                                    core::name_of(one.type),
-                                    core::shape_text(one.shape),
-                                    {one.bytes.begin(), one.bytes.end()}});
+        for (const core::tensor &tensor : parsed->tensors)
+            file.tensors.push_back({tensor.name,
+                                    core::name_of(tensor.type),
+                                    core::shape_text(tensor.shape),
+                                    {tensor.bytes.begin(), tensor.bytes.end()}});
         return file;
     }
     void write_weights(const raw_file &file) const {

@@ -27,14 +27,14 @@ namespace fs = std::filesystem;
 constexpr int rounds_per_model = 40;
 
 // Every value of the tree, with those inside lists and objects.
-void collect(json &value, std::vector<json *> &into) {
+void collect_values(json &value, std::vector<json *> &values) {
     if (value.is_structured())
-        for (json &inner : value) collect(inner, into);
-    into.push_back(&value);
+        for (json &inner : value) collect_values(inner, values);
+    values.push_back(&value);
 }
 
 // Near misses of the right value: other numbers first, as they are the hardest to notice.
-json odd_value(const json &old, const json &other, random_stream &random) {
+json odd_value(const json &old, const json &other_value, random_stream &random) {
     if (old.is_number() && random.below(2) == 0) {
         const double value = old.get<double>();
         const json numbers[] = {
@@ -43,36 +43,37 @@ json odd_value(const json &old, const json &other, random_stream &random) {
         return numbers[random.below(std::size(numbers))];
     }
     const json values[] = {
-        nullptr,        -1,         0,    1, 1e30, 0.5, "", "x", true, json::array(),
-        json::object(), 1ull << 40, other};
+        nullptr,        -1,         0,          1, 1e30, 0.5, "", "x", true, json::array(),
+        json::object(), 1ull << 40, other_value};
     return values[random.below(std::size(values))];
 }
 
 std::string damaged_json(const std::string &content, random_stream &random) {
     json root = json_or_discarded(content);
     std::vector<json *> values;
-    collect(root, values);
+    collect_values(root, values);
     json &victim = *values[random.below(values.size())];
-    const json other = *values[random.below(values.size())];
-    victim = odd_value(victim, other, random);
+    const json other_value = *values[random.below(values.size())];
+    victim = odd_value(victim, other_value, random);
     return root.dump();
 }
 
 std::string damaged_bytes(std::string content, random_stream &random) {
     const size_t head = std::min<size_t>(content.size(), 1500);
     const size_t limit = random.below(2) == 0 ? head : content.size();
-    const size_t at = random.below(limit);
+    const size_t offset = random.below(limit);
     switch (random.below(4)) {
         case 0:
-            content.resize(at);
+            content.resize(offset);
             break;
         case 1: {
-            const size_t from = random.below(content.size());
-            content.insert(at, content.substr(from, random.below(64)));
+            const size_t source_offset = random.below(content.size());
+            content.insert(offset, content.substr(source_offset, random.below(64)));
             break;
         }
         case 2:  // numbers that are none, all over a stretch of weights
-            for (size_t i = at; i < std::min(at + 400, content.size()); ++i) content[i] = '\xff';
+            for (size_t i = offset; i < std::min(offset + 400, content.size()); ++i)
+                content[i] = '\xff';
             break;
         default:
             for (uint64_t i = random.below(5) + 1; i-- > 0;)

@@ -22,17 +22,17 @@ using namespace moorage::test;
 
 namespace {
 
-std::unique_ptr<model> opened(const std::filesystem::path &directory) {
-    auto made = open_model(directory);
-    INFO((made.ok() ? std::string() : made.failure().text));
-    REQUIRE(made.ok());
-    return std::move(made).value();
+std::unique_ptr<model> open_valid(const std::filesystem::path &directory) {
+    auto opened_model = open_model(directory);
+    INFO((opened_model.ok() ? std::string() : opened_model.failure().text));
+    REQUIRE(opened_model.ok());
+    return std::move(opened_model).value();
 }
 
 std::string refusal(const std::filesystem::path &directory) {
-    const auto made = open_model(directory);
-    REQUIRE_FALSE(made.ok());
-    return made.failure().text;
+    const auto opened_model = open_model(directory);
+    REQUIRE_FALSE(opened_model.ok());
+    return opened_model.failure().text;
 }
 
 bool holds(const std::string &text, const std::string &part) {
@@ -47,8 +47,8 @@ std::vector<std::byte> image_of(const mlp_weights &expert) {
     return bytes;
 }
 
-void check_same_experts(const model &one, const model &other) {
-    const auto left = experts_of(one), right = experts_of(other);
+void check_same_experts(const model &first_model, const model &second_model) {
+    const auto left = experts_of(first_model), right = experts_of(second_model);
     REQUIRE(left.size() == right.size());
     for (size_t expert = 0; expert < left.size(); ++expert)
         CHECK(image_of(*left[expert]) == image_of(*right[expert]));
@@ -75,12 +75,12 @@ json split_in_shards(const scratch_directory &place, size_t parts) {
 
 TEST_CASE("numbered shards without an index are read where all are there") {
     const scratch_directory place(golden_directory("qwen2_moe"));
-    const auto whole = opened(golden_directory("qwen2_moe"));
+    const auto whole = open_valid(golden_directory("qwen2_moe"));
     split_in_shards(place, 3);
-    const auto made = opened(place.path());
-    CHECK(made->file_count() == 3);
-    CHECK(made->sizes().total_bytes == whole->sizes().total_bytes);
-    check_same_experts(*whole, *made);
+    const auto sharded = open_valid(place.path());
+    CHECK(sharded->file_count() == 3);
+    CHECK(sharded->sizes().total_bytes == whole->sizes().total_bytes);
+    check_same_experts(*whole, *sharded);
     // A tensor in two of them: nothing says which counts.
     const std::filesystem::path second = place.path() / "model-00002-of-00003.safetensors";
     const std::string kept = read_file(second);
@@ -95,65 +95,68 @@ TEST_CASE("numbered shards without an index are read where all are there") {
 
 TEST_CASE("a directory without weights says what lies there") {
     const scratch_directory place;
-    const auto with = [&](const char *name) {
+    const auto refusal_beside = [&](const char *name) {
         write_file(place.path() / name, std::string("x"));
         return refusal(place.path());
     };
     const std::string nothing = refusal(place.path());
     CHECK(holds(nothing, "holds neither model.safetensors nor model.safetensors.index.json"));
     CHECK(holds(nothing, "nor other weights"));
-    CHECK(holds(with("pytorch_model.bin"), "it holds pytorch_model.bin, which have to be conv"));
-    CHECK(holds(with("weights.safetensors"), "it holds weights.safetensors, and the weights are"));
-    CHECK(holds(with("qwen.gguf"),
+    CHECK(holds(refusal_beside("pytorch_model.bin"),
+                "it holds pytorch_model.bin, which have to be conv"));
+    CHECK(holds(refusal_beside("weights.safetensors"),
+                "it holds weights.safetensors, and the weights are"));
+    CHECK(holds(refusal_beside("qwen.gguf"),
                 "holds qwen.gguf; name the file: " + (place.path() / "qwen.gguf").string()));
     // Numbers that no shard has.
     for (const char *name : {"model-00000-of-00002.safetensors", "model-00003-of-00002.safetensors",
                              "model-1-of-2.safetensors", "-00001-of-00002.safetensor"})
-        CHECK(holds(with(name), "holds qwen.gguf"));
-    CHECK(holds(with("model-00002-of-00002.safetensors"), "holds 1 of 2 shards"));
+        CHECK(holds(refusal_beside(name), "holds qwen.gguf"));
+    CHECK(holds(refusal_beside("model-00002-of-00002.safetensors"), "holds 1 of 2 shards"));
 }
 
 TEST_CASE("an index may promise what nothing needs, and leave out what is there") {
     const scratch_directory place(golden_directory("qwen2_moe"));
-    const auto whole = opened(golden_directory("qwen2_moe"));
+    const auto whole = open_valid(golden_directory("qwen2_moe"));
     const json index = split_in_shards(place, 3);
     const std::filesystem::path file = place.path() / "model.safetensors.index.json";
-    const auto with = [&](auto edit) {
+    const auto error_after = [&](auto edit) {
         json edited = index;
         edit(edited["weight_map"]);
         write_file(file, edited.dump());
-        const auto made = open_model(place.path());
-        if (made.ok()) check_same_experts(*whole, **made);
-        return made.ok() ? std::string() : made.failure().text;
+        const auto opened_model = open_model(place.path());
+        if (opened_model.ok()) check_same_experts(*whole, **opened_model);
+        return opened_model.ok() ? std::string() : opened_model.failure().text;
     };
     const std::string norm = "model.norm.weight";
     const std::string third = "model-00003-of-00003.safetensors";
-    CHECK(with([](json &) {}).empty());
-    CHECK(with([&](json &map) { map["mtp.fc.weight"] = third; }).empty());
-    CHECK(with([&](json &map) { map["mtp.fc.weight"] = "mtp.safetensors"; }).empty());
-    CHECK(with([&](json &map) { map.erase(norm); }).empty());
+    CHECK(error_after([](json &) {}).empty());
+    CHECK(error_after([&](json &map) { map["mtp.fc.weight"] = third; }).empty());
+    CHECK(error_after([&](json &map) { map["mtp.fc.weight"] = "mtp.safetensors"; }).empty());
+    CHECK(error_after([&](json &map) { map.erase(norm); }).empty());
     // A needed tensor must be in the file that the index names, even if another file has it.
-    const std::string other =
+    const std::string other_file =
         index["weight_map"][norm] == third ? "model-00001-of-00003.safetensors" : third;
-    CHECK(holds(with([&](json &map) { map[norm] = other; }),
-                norm + " is placed in " + other + ", which does not hold it"));
-    CHECK(holds(with([&](json &map) { map[norm] = "no.safetensors"; }),
+    CHECK(holds(error_after([&](json &map) { map[norm] = other_file; }),
+                norm + " is placed in " + other_file + ", which does not hold it"));
+    CHECK(holds(error_after([&](json &map) { map[norm] = "no.safetensors"; }),
                 norm + " is placed in no.safetensors, which is not in this directory"));
     // Biases that a part looks for without needing them: not to be taken for absent.
     const std::string bias = "model.layers.1.self_attn.q_proj.bias";
     REQUIRE(index["weight_map"].contains(bias));
-    CHECK(holds(with([&](json &map) { map[bias] = "no.safetensors"; }), bias + " is placed in"));
+    CHECK(holds(error_after([&](json &map) { map[bias] = "no.safetensors"; }),
+                bias + " is placed in"));
     // Left out and in two files.
     const std::filesystem::path first = place.path() / "model-00001-of-00003.safetensors";
     std::filesystem::copy_file(first, place.path() / "a.safetensors");
-    const auto both = [&](json &map) {
+    const auto replace_entry = [&](json &map) {
         std::string shared;
         for (const auto &[tensor, name] : index["weight_map"].items())
             if (name == first.filename().string()) shared = tensor;
         map.erase(shared);
         map["further"] = "a.safetensors";
     };
-    CHECK(holds(with(both), "and in another file, and the index names neither"));
+    CHECK(holds(error_after(replace_entry), "and in another file, and the index names neither"));
 }
 
 TEST_CASE("types of the format that nothing computes with matter where they are needed") {
@@ -169,7 +172,7 @@ TEST_CASE("types of the format that nothing computes with matter where they are 
         raw_file file = good;
         file["x.scale"] = {"x.scale", type, shape, std::vector<std::byte>(bytes)};
         place.write_weights(file);
-        CHECK(opened(place.path())->sizes().unused_bytes == bytes);
+        CHECK(open_valid(place.path())->sizes().unused_bytes == bytes);
     }
     raw_file half = good;
     half["x.scale"] = {"x.scale", "F4", "[3]", std::vector<std::byte>(2)};
@@ -195,31 +198,32 @@ TEST_CASE("types of the format that nothing computes with matter where they are 
 TEST_CASE("Infinity and NaN in keys that nothing reads") {
     const scratch_directory place(golden_directory("qwen2_moe"));
     const std::string text = read_file(place.path() / "config.json");
-    const auto with = [&](const std::string &key) {
+    const auto error_with_key = [&](const std::string &key) {
         std::string edited = text;
         edited.insert(edited.find('{') + 1, key + ",");
         write_file(place.path() / "config.json", edited);
-        const auto made = open_model(place.path());
-        return made.ok() ? std::string() : made.failure().text;
+        const auto opened_model = open_model(place.path());
+        return opened_model.ok() ? std::string() : opened_model.failure().text;
     };
-    CHECK(with("\"time_step_limit\": [0.0, Infinity]").empty());
-    CHECK(with("\"a\": NaN, \"b\": {\"c\": -Infinity}, \"d\": \"x Infinity \\\" NaN\"").empty());
-    for (const auto &[before, after, said] :
+    CHECK(error_with_key("\"time_step_limit\": [0.0, Infinity]").empty());
+    CHECK(error_with_key("\"a\": NaN, \"b\": {\"c\": -Infinity}, \"d\": \"x Infinity \\\" NaN\"")
+              .empty());
+    for (const auto &[old_text, new_text, said] :
          {std::tuple("\"hidden_size\": 48", "\"hidden_size\": Infinity",
                      "hidden_size is \"Infinity\"; a whole number"),
           std::tuple("\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": NaN",
                      "rms_norm_eps is \"NaN\"; a number")}) {
         std::string edited = text;
-        REQUIRE(holds(edited, before));
-        edited.replace(edited.find(before), std::string(before).size(), after);
+        REQUIRE(holds(edited, old_text));
+        edited.replace(edited.find(old_text), std::string(old_text).size(), new_text);
         write_file(place.path() / "config.json", edited);
         CHECK(holds(refusal(place.path()), said));
     }
     // A mistake is told with its place and reason.
-    const std::string slip = with("\"a\": Inf");
+    const std::string slip = error_with_key("\"a\": Inf");
     CHECK(holds(slip, "config.json: not valid JSON: parse error at line 1, column"));
     CHECK(holds(slip, "invalid literal"));
-    const std::string late = with("\"" + std::string(500, 'k') + "\" 1");
+    const std::string late = error_with_key("\"" + std::string(500, 'k') + "\" 1");
     CHECK(holds(late, "expected ':'"));
     CHECK(late.size() < 600);
 }

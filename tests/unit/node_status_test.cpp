@@ -23,24 +23,24 @@ using namespace moorage::core;
 
 namespace {
 
-node_snapshot some() {
-    node_snapshot made;
-    made.name = "one \"quoted\" \\ and\nbroken";
-    made.model = "demo";
-    made.since_ns = 1'000'000'000;
-    made.taken_ns = 4'500'000'000;
-    made.held = 7;
-    made.pages = 12;
-    made.layers = 3;
-    made.experts = 4;
-    made.home = true;
-    made.called.calls = 40;
-    made.called.late = 2;
-    made.called.activations = 90;
-    made.called.elsewhere = 30;
-    made.served.calls = 11;
-    made.served.computed_ns = 250'000'000;
-    made.connections.refused[static_cast<size_t>(refusal_reason::checksum)] = 3;
+node_snapshot example_snapshot() {
+    node_snapshot snapshot;
+    snapshot.name = "one \"quoted\" \\ and\nbroken";
+    snapshot.model = "demo";
+    snapshot.since_ns = 1'000'000'000;
+    snapshot.taken_ns = 4'500'000'000;
+    snapshot.held = 7;
+    snapshot.pages = 12;
+    snapshot.layers = 3;
+    snapshot.experts = 4;
+    snapshot.home = true;
+    snapshot.called.calls = 40;
+    snapshot.called.late = 2;
+    snapshot.called.activations = 90;
+    snapshot.called.elsewhere = 30;
+    snapshot.served.calls = 11;
+    snapshot.served.computed_ns = 250'000'000;
+    snapshot.connections.refused[static_cast<size_t>(refusal_reason::checksum)] = 3;
     peer_status peer;
     peer.name = "two";
     peer.stands = "ready";
@@ -49,32 +49,33 @@ node_snapshot some() {
     peer.histogram[2] = 4;  // up to 128 us
     peer.histogram[call_buckets - 1] = 1;
     peer.called_us = 2'000'500;
-    made.peers.push_back(peer);
-    made.layer_rows = {5, 0, 9};
-    made.open = {{0, 2, 5, 17, 4'250'000'000}};
-    made.tasks = {{"plan", 4'000'000'000}, {"registry", 6'000'000'000}};
-    return made;
+    snapshot.peers.push_back(peer);
+    snapshot.layer_rows = {5, 0, 9};
+    snapshot.open = {{0, 2, 5, 17, 4'250'000'000}};
+    snapshot.tasks = {{"plan", 4'000'000'000}, {"registry", 6'000'000'000}};
+    return snapshot;
 }
 
-int connected_to(const std::string &address) {
+int connect_to(const std::string &address) {
     const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in at{};
-    at.sin_family = AF_INET;
-    at.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    REQUIRE(::connect(socket, reinterpret_cast<sockaddr *>(&at), sizeof(at)) == 0);
+    sockaddr_in endpoint{};
+    endpoint.sin_family = AF_INET;
+    endpoint.sin_port =
+        htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+    endpoint.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    REQUIRE(::connect(socket, reinterpret_cast<sockaddr *>(&endpoint), sizeof(endpoint)) == 0);
     return socket;
 }
 
 // One request as it is, and all that is answered.
 std::string ask(const std::string &address, const std::string &request) {
-    const int socket = connected_to(address);
+    const int socket = connect_to(address);
     (void)::send(socket, request.data(), request.size(), MSG_NOSIGNAL);
     ::shutdown(socket, SHUT_WR);
     std::string answer;
-    char some[1024];
-    for (ssize_t count; (count = ::recv(socket, some, sizeof(some), 0)) > 0;)
-        answer.append(some, static_cast<size_t>(count));
+    char buffer[1024];
+    for (ssize_t count; (count = ::recv(socket, buffer, sizeof(buffer), 0)) > 0;)
+        answer.append(buffer, static_cast<size_t>(count));
     ::close(socket);
     return answer;
 }
@@ -82,7 +83,7 @@ std::string ask(const std::string &address, const std::string &request) {
 }  // namespace
 
 TEST_CASE("metrics are Prometheus' text") {
-    const std::string text = to_metrics(some(), 5'000'000'000);
+    const std::string text = to_metrics(example_snapshot(), 5'000'000'000);
     const std::string label = R"re([a-z]+="(?:[^"\\\n]|\\["\\n])*")re";
     const std::regex row("([a-z_]+)(\\{" + label + "(?:," + label +
                          ")*\\})? (\\+Inf|-?[0-9.e+-]+)");
@@ -98,9 +99,9 @@ TEST_CASE("metrics are Prometheus' text") {
             std::smatch found;
             REQUIRE(std::regex_match(line, found, row));
             std::string family = found[1];
-            for (const char *of : {"_bucket", "_sum", "_count"})
+            for (const char *suffix : {"_bucket", "_sum", "_count"})
                 if (const std::string base = family.substr(0, family.rfind('_'));
-                    family.ends_with(of) && types.contains(base))
+                    family.ends_with(suffix) && types.contains(base))
                     family = base;
             CHECK(types.contains(family));
             CHECK(values.emplace(std::string(found[1]) + std::string(found[2]), found[3]).second);
@@ -130,12 +131,12 @@ TEST_CASE("times of calls fall into the buckets that hold them") {
     call_times times;
     for (const uint64_t us : {1, 32, 33, 64, 128, 129}) times.add(1, us * 1000);
     times.add(1, 60'000'000'000);
-    const auto &of = times.histogram();
-    CHECK(of[0] == 2);
-    CHECK(of[1] == 2);
-    CHECK(of[2] == 1);
-    CHECK(of[3] == 1);
-    CHECK(of[call_buckets - 1] == 1);
+    const auto &counts = times.histogram();
+    CHECK(counts[0] == 2);
+    CHECK(counts[1] == 2);
+    CHECK(counts[2] == 1);
+    CHECK(counts[3] == 1);
+    CHECK(counts[call_buckets - 1] == 1);
     CHECK(times.sum_us() == 60'000'000 + 387);
 }
 
@@ -176,9 +177,9 @@ TEST_CASE("a server answers what is asked, and survives what is not") {
     });
     REQUIRE(server.ok());
     const std::string address = (*server)->address();
-    const auto there = http_get(address, "/there", 5'000'000'000);
-    REQUIRE(there.ok());
-    CHECK(*there == std::string(300'000, 'x'));
+    const auto page = http_get(address, "/there", 5'000'000'000);
+    REQUIRE(page.ok());
+    CHECK(*page == std::string(300'000, 'x'));
     const auto absent = http_get(address, "/absent", 5'000'000'000);
     CHECK_FALSE(absent.ok());
     CHECK(absent.failure().text.find("404") != std::string::npos);
@@ -189,9 +190,9 @@ TEST_CASE("a server answers what is asked, and survives what is not") {
     CHECK(http_get(address, "/there", 5'000'000'000).ok());
     // Many silent connections do not delay answers to others.
     std::vector<int> silent;
-    for (int i = 0; i < 300; ++i) silent.push_back(connected_to(address));
+    for (int i = 0; i < 300; ++i) silent.push_back(connect_to(address));
     CHECK(http_get(address, "/there", 1'000'000'000).ok());
-    for (const int one : silent) ::close(one);
+    for (const int client : silent) ::close(client);
     CHECK_FALSE(http_server::listen(address, {}).ok());
     CHECK_FALSE(http_server::listen("nowhere", {}).ok());
     CHECK_FALSE(http_server::listen(":80", {}).ok());
@@ -200,40 +201,40 @@ TEST_CASE("a server answers what is asked, and survives what is not") {
 }
 
 TEST_CASE("status is JSON with what it serves and whom it calls") {
-    const json made = to_json(some(), 5'000'000'000);
-    CHECK(made["experts_held"] == 7);
-    CHECK(made["served"]["rows_of_layers"] == json::array({5, 0, 9}));
-    CHECK(made["called"]["late"] == 2);
-    CHECK(made["peers"][0]["server"] == "two");
-    CHECK(made["refused"] == json({{"checksum", 3}}));
-    const json &open = made["called"]["open"];
+    const json status = to_json(example_snapshot(), 5'000'000'000);
+    CHECK(status["experts_held"] == 7);
+    CHECK(status["served"]["rows_of_layers"] == json::array({5, 0, 9}));
+    CHECK(status["called"]["late"] == 2);
+    CHECK(status["peers"][0]["server"] == "two");
+    CHECK(status["refused"] == json({{"checksum", 3}}));
+    const json &open = status["called"]["open"];
     REQUIRE(open.size() == 1);
     CHECK(open[0]["server"] == "two");
     CHECK(open[0]["layer"] == 2);
     CHECK(open[0]["request"] == 17);
     CHECK(open[0]["age_ms"] == 250);
-    CHECK(made["task_ages_s"] == json({{"plan", 1.0}, {"registry", 0.0}}));
-    node_snapshot holder = some();
+    CHECK(status["task_ages_s"] == json({{"plan", 1.0}, {"registry", 0.0}}));
+    node_snapshot holder = example_snapshot();
     holder.home = false;
     CHECK_FALSE(to_json(holder, 5'000'000'000).contains("called"));
 }
 
 TEST_CASE("a thread that stands still is no health, whatever the others do") {
-    node_status of;
-    of.show_task("plan", [] { return steady_ns(); });
-    const auto stuck = [&] { return json::parse(of.answer("/health").body)["stuck"]; };
+    node_status status;
+    status.show_task("plan", [] { return steady_ns(); });
+    const auto stuck = [&] { return json::parse(status.answer("/health").body)["stuck"]; };
     CHECK(stuck() == json::array({"loop"}));  // nothing was noted yet
-    of.show_task("registry", [] { return steady_ns() - 61'000'000'000; });
+    status.show_task("registry", [] { return steady_ns() - 61'000'000'000; });
     CHECK(stuck() == json::array({"loop", "registry"}));
-    CHECK(of.answer("/health").code == 503);
+    CHECK(status.answer("/health").code == 503);
 }
 
 TEST_CASE("a node that all others refuse is no healthy one") {
-    const auto asked = [](const node_snapshot &of) {
-        const http_answer said = health(of, of.taken_ns);
+    const auto asked = [](const node_snapshot &snapshot) {
+        const http_answer said = health(snapshot, snapshot.taken_ns);
         return std::pair(said.code, json::parse(said.body)["state"].get<std::string>());
     };
-    node_snapshot now = some();
+    node_snapshot now = example_snapshot();
     now.tasks.clear();
     CHECK(asked(now) == std::pair(200, std::string("serving")));
     now.refused = "two says: cluster 1 is the caller's";

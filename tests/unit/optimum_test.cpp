@@ -18,17 +18,18 @@ namespace {
 
 using steps = std::vector<std::pair<uint32_t, std::vector<uint32_t>>>;  // layer, experts
 
-uint64_t counted(uint32_t layers, uint32_t experts, const std::vector<uint32_t> &pools,
-                 const steps &all) {
-    optimum_counter best(layers, experts, pools, static_cast<uint32_t>(all.front().second.size()));
-    for (const auto &[layer, chosen] : all) best.step(layer, chosen.data());
+uint64_t count_optimum(uint32_t layers, uint32_t experts, const std::vector<uint32_t> &pools,
+                       const steps &choices) {
+    optimum_counter best(layers, experts, pools,
+                         static_cast<uint32_t>(choices.front().second.size()));
+    for (const auto &[layer, chosen] : choices) best.step(layer, chosen.data());
     return best.misses();
 }
 
 // Every content that a shared cache can have after each step, with the least misses to get there.
-uint64_t least_misses(uint32_t experts, uint32_t slots, const steps &all) {
+uint64_t least_misses(uint32_t experts, uint32_t slots, const steps &choices) {
     std::map<std::set<uint32_t>, uint64_t> contents{{{}, 0}};
-    for (const auto &[layer, chosen] : all) {
+    for (const auto &[layer, chosen] : choices) {
         std::set<uint32_t> used;
         for (const uint32_t expert : chosen) used.insert(layer * experts + expert);
         std::map<std::set<uint32_t>, uint64_t> next;
@@ -43,12 +44,12 @@ uint64_t least_misses(uint32_t experts, uint32_t slots, const steps &all) {
             }
             // Any of the others may stay, as far as there is room beside the step's own.
             for (uint32_t keep = 0; keep < 1u << others.size(); ++keep) {
-                std::set<uint32_t> after = used;
+                std::set<uint32_t> next_content = used;
                 for (uint32_t i = 0; i < others.size(); ++i)
-                    if (keep >> i & 1) after.insert(others[i]);
-                if (after.size() > slots) continue;
-                const auto [at, fresh] = next.try_emplace(after, misses + missed);
-                if (!fresh) at->second = std::min(at->second, misses + missed);
+                    if (keep >> i & 1) next_content.insert(others[i]);
+                if (next_content.size() > slots) continue;
+                const auto [entry, fresh] = next.try_emplace(next_content, misses + missed);
+                if (!fresh) entry->second = std::min(entry->second, misses + missed);
             }
         }
         contents = std::move(next);
@@ -58,40 +59,40 @@ uint64_t least_misses(uint32_t experts, uint32_t slots, const steps &all) {
     return least;
 }
 
-steps drawn(std::mt19937 &random, uint32_t layers, uint32_t experts, uint32_t width,
-            uint32_t tokens) {
-    steps all;
+steps draw_choices(std::mt19937 &random, uint32_t layers, uint32_t experts, uint32_t width,
+                   uint32_t tokens) {
+    steps choices;
     for (uint32_t token = 0; token < tokens; ++token)
         for (uint32_t layer = 0; layer < layers; ++layer) {
             std::vector<uint32_t> chosen;
             while (chosen.size() < width) {
                 // The least of two draws: some experts come often.
-                const uint32_t one = std::min(random() % experts, random() % experts);
-                if (std::ranges::find(chosen, one) == chosen.end()) chosen.push_back(one);
+                const uint32_t expert = std::min(random() % experts, random() % experts);
+                if (std::ranges::find(chosen, expert) == chosen.end()) chosen.push_back(expert);
             }
-            all.push_back({layer, chosen});
+            choices.push_back({layer, chosen});
         }
-    return all;
+    return choices;
 }
 
 }  // namespace
 
 TEST_CASE("by hand: single requests") {
     // Two slots. 0 1 2 0 1: at 2 one of {0, 1} goes (bypassing is not allowed), so 3 + 1 misses.
-    CHECK(counted(1, 3, {2}, {{0, {0}}, {0, {1}}, {0, {2}}, {0, {0}}, {0, {1}}}) == 4);
+    CHECK(count_optimum(1, 3, {2}, {{0, {0}}, {0, {1}}, {0, {2}}, {0, {0}}, {0, {1}}}) == 4);
     // Three slots hold all of it.
-    CHECK(counted(1, 3, {3}, {{0, {0}}, {0, {1}}, {0, {2}}, {0, {0}}, {0, {1}}}) == 3);
+    CHECK(count_optimum(1, 3, {3}, {{0, {0}}, {0, {1}}, {0, {2}}, {0, {0}}, {0, {1}}}) == 3);
     // One slot: only an expert that comes twice in a row hits. No slot: nothing hits.
-    CHECK(counted(1, 3, {1}, {{0, {0}}, {0, {0}}, {0, {1}}, {0, {0}}}) == 3);
-    CHECK(counted(1, 3, {0}, {{0, {0}}, {0, {0}}}) == 2);
+    CHECK(count_optimum(1, 3, {1}, {{0, {0}}, {0, {0}}, {0, {1}}, {0, {0}}}) == 3);
+    CHECK(count_optimum(1, 3, {0}, {{0, {0}}, {0, {0}}}) == 2);
 }
 
 TEST_CASE("by hand: the experts of a step are held together") {
     // Three slots, two experts a step. {0,1} {2,3} {0,1}: beside {2,3} one of {0,1} stays.
-    CHECK(counted(1, 4, {3}, {{0, {0, 1}}, {0, {2, 3}}, {0, {0, 1}}}) == 5);
-    CHECK(counted(1, 4, {2}, {{0, {0, 1}}, {0, {1, 0}}, {0, {2, 1}}}) == 3);
+    CHECK(count_optimum(1, 4, {3}, {{0, {0, 1}}, {0, {2, 3}}, {0, {0, 1}}}) == 5);
+    CHECK(count_optimum(1, 4, {2}, {{0, {0, 1}}, {0, {1, 0}}, {0, {2, 1}}}) == 3);
     // A pool of one slot, steps of two: the first that misses stays, if it comes again it hits.
-    CHECK(counted(1, 4, {1}, {{0, {0, 1}}, {0, {1, 0}}, {0, {2, 3}}, {0, {2, 0}}}) == 6);
+    CHECK(count_optimum(1, 4, {1}, {{0, {0, 1}}, {0, {1, 0}}, {0, {2, 3}}, {0, {2, 0}}}) == 6);
 }
 
 TEST_CASE("never more and never less than the best of all possible choices") {
@@ -100,8 +101,9 @@ TEST_CASE("never more and never less than the best of all possible choices") {
     for (uint32_t round = 0; round < 300; ++round) {
         const uint32_t layers = 1 + random() % 2, experts = 3 + random() % 3;
         const uint32_t width = 1 + random() % 2, slots = width + random() % 4;
-        const steps all = drawn(random, layers, experts, width, 24 / layers);
-        CHECK(counted(layers, experts, {slots}, all) == least_misses(experts, slots, all));
+        const steps choices = draw_choices(random, layers, experts, width, 24 / layers);
+        CHECK(count_optimum(layers, experts, {slots}, choices) ==
+              least_misses(experts, slots, choices));
         ++compared;
     }
     CHECK(compared == 300);
@@ -110,16 +112,16 @@ TEST_CASE("never more and never less than the best of all possible choices") {
 TEST_CASE("one pool a layer is each layer by itself") {
     std::mt19937 random(8);
     for (uint32_t round = 0; round < 50; ++round) {
-        const steps all = drawn(random, 3, 5, 2, 30);
+        const steps choices = draw_choices(random, 3, 5, 2, 30);
         const std::vector<uint32_t> pools{2, 3, 4};
         uint64_t apart = 0;
         for (uint32_t layer = 0; layer < 3; ++layer) {
-            steps own;
-            for (const auto &[of, chosen] : all)
-                if (of == layer) own.push_back({0, chosen});
-            apart += least_misses(5, pools[layer], own);
+            steps layer_choices;
+            for (const auto &[choice_layer, chosen] : choices)
+                if (choice_layer == layer) layer_choices.push_back({0, chosen});
+            apart += least_misses(5, pools[layer], layer_choices);
         }
-        CHECK(counted(3, 5, pools, all) == apart);
+        CHECK(count_optimum(3, 5, pools, choices) == apart);
     }
 }
 
@@ -127,14 +129,14 @@ TEST_CASE("time that is told anew changes nothing") {
     // 200,000 requests are told anew several times. Belady's rule, written out, is the reference.
     std::mt19937 random(9);
     const uint32_t experts = 40, slots = 12, width = 2;
-    const steps all = drawn(random, 1, experts, width, 100'000);
+    const steps choices = draw_choices(random, 1, experts, width, 100'000);
     std::vector<std::vector<uint32_t>> uses(experts);
-    for (uint32_t at = 0; at < all.size(); ++at)
-        for (const uint32_t expert : all[at].second) uses[expert].push_back(at);
+    for (uint32_t step = 0; step < choices.size(); ++step)
+        for (const uint32_t expert : choices[step].second) uses[expert].push_back(step);
     std::vector<size_t> next(experts, 0);
     std::set<uint32_t> content;
     uint64_t misses = 0;
-    for (const auto &[layer, chosen] : all) {
+    for (const auto &[layer, chosen] : choices) {
         for (const uint32_t expert : chosen) ++next[expert];
         for (const uint32_t expert : chosen) {
             if (content.contains(expert)) continue;
@@ -144,16 +146,16 @@ TEST_CASE("time that is told anew changes nothing") {
                 uint64_t most = 0;
                 for (const uint32_t page : content) {
                     if (std::ranges::find(chosen, page) != chosen.end()) continue;
-                    const uint64_t when =
+                    const uint64_t next_use =
                         next[page] < uses[page].size() ? uses[page][next[page]] : UINT64_MAX;
-                    if (furthest == experts || when > most) furthest = page, most = when;
+                    if (furthest == experts || next_use > most) furthest = page, most = next_use;
                 }
                 content.erase(furthest);
             }
             content.insert(expert);
         }
     }
-    CHECK(counted(1, experts, {slots}, all) == misses);
+    CHECK(count_optimum(1, experts, {slots}, choices) == misses);
 }
 
 }  // namespace optimum_test

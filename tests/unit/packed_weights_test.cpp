@@ -22,90 +22,92 @@ namespace fs = std::filesystem;
 
 using packed_file = test::vector_file;
 
-bool same_values(const matrix &of, const tensor &values) {
-    REQUIRE(values.shape == std::vector<uint64_t>{of.rows, of.columns});
-    std::vector<float> row(of.columns);
-    for (uint32_t r = 0; r < of.rows; ++r) {
-        const std::byte *expected = values.bytes.data() + uint64_t{r} * of.columns * sizeof(float);
-        const uint64_t bytes = of.columns * sizeof(float);
-        read_row(of, r, row);
+bool same_values(const matrix &weights, const tensor &values) {
+    REQUIRE(values.shape == std::vector<uint64_t>{weights.rows, weights.columns});
+    std::vector<float> row(weights.columns);
+    for (uint32_t r = 0; r < weights.rows; ++r) {
+        const std::byte *expected =
+            values.bytes.data() + uint64_t{r} * weights.columns * sizeof(float);
+        const uint64_t bytes = weights.columns * sizeof(float);
+        read_row(weights, r, row);
         if (std::memcmp(row.data(), expected, bytes) != 0) return false;
-        if (of.columns % group_values != 0) continue;
-        widen(of, r, row.data());
+        if (weights.columns % group_values != 0) continue;
+        widen(weights, r, row.data());
         if (std::memcmp(row.data(), expected, bytes) != 0) return false;
     }
     return true;
 }
 
 // A matrix and the memory that it points into.
-struct made_matrix {
+struct owned_matrix {
     std::vector<float> memory;
     std::vector<uint32_t> order;
-    matrix of;
+    matrix weights;
 };
-made_matrix packed(packed_int4 from) {
-    made_matrix made;
-    const auto layout = layout_of(from);
+owned_matrix pack_matrix(packed_int4 source) {
+    owned_matrix result;
+    const auto layout = layout_of(source);
     REQUIRE(layout.ok());
-    made.memory.resize((layout->data_bytes + layout->scale_bytes + 3) / 4);
-    made.order = from.group_of;
-    made.of =
-        pack(from, *layout, reinterpret_cast<std::byte *>(made.memory.data()), made.order.data());
-    return made;
+    result.memory.resize((layout->data_bytes + layout->scale_bytes + 3) / 4);
+    result.order = source.group_of;
+    result.weights = pack(source, *layout, reinterpret_cast<std::byte *>(result.memory.data()),
+                          result.order.data());
+    return result;
 }
 
-made_matrix read(const packed_file &from, const std::string &stem, packing_kind kind) {
-    packed_int4 of;
-    of.kind = kind;
-    const tensor &values = *from.find(stem + ".values");
-    of.rows = static_cast<uint32_t>(values.shape[0]);
-    of.columns = static_cast<uint32_t>(values.shape[1]);
-    of.group = 128;
-    of.groups = (of.columns + 127) / 128;
-    of.zeros_less_one = stem.starts_with("gptq.");
+owned_matrix read_packed(const packed_file &file, const std::string &stem, packing_kind kind) {
+    packed_int4 source;
+    source.kind = kind;
+    const tensor &values = *file.find(stem + ".values");
+    source.rows = static_cast<uint32_t>(values.shape[0]);
+    source.columns = static_cast<uint32_t>(values.shape[1]);
+    source.group = 128;
+    source.groups = (source.columns + 127) / 128;
+    source.zeros_less_one = stem.starts_with("gptq.");
     const bool compressed = kind == packing_kind::compressed;
-    of.codes = from.find(stem + (compressed ? ".weight_packed" : ".qweight"));
-    of.scales = from.find(stem + (compressed ? ".weight_scale" : ".scales"));
-    of.zeros = from.find(stem + (compressed ? ".weight_zero_point" : ".qzeros"));
-    if (const tensor *order = from.find(stem + ".g_idx")) {
-        of.group_of.resize(of.columns);
-        std::memcpy(of.group_of.data(), order->bytes.data(), order->bytes.size());
+    source.codes = file.find(stem + (compressed ? ".weight_packed" : ".qweight"));
+    source.scales = file.find(stem + (compressed ? ".weight_scale" : ".scales"));
+    source.zeros = file.find(stem + (compressed ? ".weight_zero_point" : ".qzeros"));
+    if (const tensor *order = file.find(stem + ".g_idx")) {
+        source.group_of.resize(source.columns);
+        std::memcpy(source.group_of.data(), order->bytes.data(), order->bytes.size());
         bool in_order = true;
-        for (uint32_t i = 0; i < of.columns; ++i) in_order = in_order && of.group_of[i] == i / 128;
-        if (in_order) of.group_of.clear();
+        for (uint32_t i = 0; i < source.columns; ++i)
+            in_order = in_order && source.group_of[i] == i / 128;
+        if (in_order) source.group_of.clear();
     }
-    return packed(of);
+    return pack_matrix(source);
 }
 
-uint32_t check_all(const packed_file &from) {
+uint32_t check_all(const packed_file &file) {
     uint32_t checked = 0;
-    for (const tensor &one : from.all.tensors) {
-        if (!one.name.ends_with(".values") || one.name.starts_with("e4m3")) continue;
-        const std::string stem = one.name.substr(0, one.name.rfind('.'));
+    for (const tensor &values : file.tensors.tensors) {
+        if (!values.name.ends_with(".values") || values.name.starts_with("e4m3")) continue;
+        const std::string stem = values.name.substr(0, values.name.rfind('.'));
         CAPTURE(stem);
         ++checked;
         if (stem.starts_with("fp8")) {
-            const tensor &codes = *from.find(stem + ".weight");
+            const tensor &codes = *file.find(stem + ".weight");
             CHECK(
                 same_values(packed_matrix(weight_type::fp8, static_cast<uint32_t>(codes.shape[0]),
                                           static_cast<uint32_t>(codes.shape[1]), codes.bytes.data(),
-                                          from.find(stem + ".weight_scale_inv")->bytes.data()),
-                            one));
+                                          file.find(stem + ".weight_scale_inv")->bytes.data()),
+                            values));
             continue;
         }
         const packing_kind kind = stem.starts_with("gptq")  ? packing_kind::gptq
                                   : stem.starts_with("awq") ? packing_kind::awq
                                                             : packing_kind::compressed;
-        CHECK(same_values(read(from, stem, kind).of, one));
+        CHECK(same_values(read_packed(file, stem, kind).weights, values));
     }
     return checked;
 }
 
 tensor tensor_of(const std::vector<uint32_t> &words) {
-    tensor made;
-    made.type = dtype::i32;
-    made.bytes = std::as_bytes(std::span(words));
-    return made;
+    tensor result;
+    result.type = dtype::i32;
+    result.bytes = std::as_bytes(std::span(words));
+    return result;
 }
 
 }  // namespace
@@ -132,49 +134,50 @@ TEST_CASE("groups of every size, and in any order") {
     const tensor codes = tensor_of(words);
     for (const uint32_t group : {32u, 96u, 48u}) {
         CAPTURE(group);
-        packed_int4 of;
-        of.kind = packing_kind::compressed;
-        of.rows = rows, of.columns = columns, of.group = group, of.groups = columns / group;
-        of.codes = &codes;
-        std::vector<float> scales(rows * of.groups);
+        packed_int4 source;
+        source.kind = packing_kind::compressed;
+        source.rows = rows, source.columns = columns, source.group = group,
+        source.groups = columns / group;
+        source.codes = &codes;
+        std::vector<float> scales(rows * source.groups);
         for (uint32_t r = 0; r < rows; ++r)
-            for (uint32_t g = 0; g < of.groups; ++g)
-                scales[r * of.groups + g] =
+            for (uint32_t g = 0; g < source.groups; ++g)
+                scales[r * source.groups + g] =
                     1.0F + static_cast<float>(g) + static_cast<float>(r) / 8;
         tensor held;
         held.type = dtype::f32;
         held.bytes = std::as_bytes(std::span(scales));
-        of.scales = &held;
-        const auto check = [&](const matrix &made, auto &&group_of) {
+        source.scales = &held;
+        const auto check = [&](const matrix &weights, auto &&group_of) {
             for (uint32_t r = 0; r < rows; ++r) {
                 std::vector<float> row(columns);
-                widen(made, r, row.data());
+                widen(weights, r, row.data());
                 for (uint32_t c = 0; c < columns; ++c) {
-                    const float expected = scales[r * of.groups + group_of(c)] *
+                    const float expected = scales[r * source.groups + group_of(c)] *
                                            (static_cast<float>((r + c) % 16) - 8);
                     CHECK(row[c] == expected);
-                    CHECK(weight_at(made, r, c) == expected);
+                    CHECK(weight_at(weights, r, c) == expected);
                 }
             }
         };
         if (group % 32 == 0) {
-            const made_matrix made = packed(of);
-            CHECK(made.of.type == weight_type::int4_32);
-            check(made.of, [&](uint32_t c) { return c / group; });
+            const owned_matrix result = pack_matrix(source);
+            CHECK(result.weights.type == weight_type::int4_32);
+            check(result.weights, [&](uint32_t c) { return c / group; });
         } else {
-            const auto refused = layout_of(of);
+            const auto refused = layout_of(source);
             REQUIRE_FALSE(refused.ok());
             CHECK(refused.failure().text ==
                   "has groups of 48 columns; multiples of 32 are supported");
         }
         // Every second column of another group.
-        of.group_of.resize(columns);
-        for (uint32_t c = 0; c < columns; ++c) of.group_of[c] = c % of.groups;
-        const made_matrix ordered = packed(of);
-        CHECK(ordered.of.type == weight_type::int4_ordered);
-        CHECK(bytes_of(ordered.of) == rows * (columns / 2 + of.groups * 8));
-        check(ordered.of, [&](uint32_t c) { return c % of.groups; });
-        CHECK(part_unit_of(ordered.of) == columns);
+        source.group_of.resize(columns);
+        for (uint32_t c = 0; c < columns; ++c) source.group_of[c] = c % source.groups;
+        const owned_matrix ordered = pack_matrix(source);
+        CHECK(ordered.weights.type == weight_type::int4_ordered);
+        CHECK(bytes_of(ordered.weights) == rows * (columns / 2 + source.groups * 8));
+        check(ordered.weights, [&](uint32_t c) { return c % source.groups; });
+        CHECK(part_unit_of(ordered.weights) == columns);
     }
     packed_int4 narrow;
     narrow.rows = 8, narrow.columns = 40;

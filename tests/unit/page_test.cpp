@@ -38,39 +38,41 @@ bool is_entity(std::string_view text) {
 
 // The attributes of a tag: name="value", values without < and with known entities only.
 bool attributes_are_sound(std::string_view tag) {
-    for (size_t at = tag.find(' '); at != std::string_view::npos && at < tag.size();) {
-        if (tag.find_first_not_of(" \n/", at) == std::string_view::npos) return true;
-        const size_t equals = tag.find("=\"", at);
+    for (size_t position = tag.find(' ');
+         position != std::string_view::npos && position < tag.size();) {
+        if (tag.find_first_not_of(" \n/", position) == std::string_view::npos) return true;
+        const size_t equals = tag.find("=\"", position);
         if (equals == std::string_view::npos) return false;
         const size_t end = tag.find('"', equals + 2);
         if (end == std::string_view::npos) return false;
         const std::string_view value = tag.substr(equals + 2, end - equals - 2);
         for (size_t i = 0; i < value.size(); ++i)
             if (value[i] == '<' || (value[i] == '&' && !is_entity(value.substr(i)))) return false;
-        at = end + 1;
+        position = end + 1;
     }
     return true;
 }
 
 // "" when every tag is closed in order and every text escaped, else where it goes wrong.
-std::string flaw_in(std::string_view text) {
+std::string find_flaw(std::string_view text) {
     if (text.starts_with("<!doctype html>")) text.remove_prefix(15);
     std::vector<std::string> open;
-    for (size_t at = 0; at < text.size();) {
-        const std::string near(text.substr(at, 60));
-        if (text[at] == '&' && !is_entity(text.substr(at))) return "bare ampersand: " + near;
-        if (text[at] == '>') return "bare >: " + near;
-        if (text[at] != '<') {
-            ++at;
+    for (size_t position = 0; position < text.size();) {
+        const std::string near(text.substr(position, 60));
+        if (text[position] == '&' && !is_entity(text.substr(position)))
+            return "bare ampersand: " + near;
+        if (text[position] == '>') return "bare >: " + near;
+        if (text[position] != '<') {
+            ++position;
             continue;
         }
         // The end of the tag is outside of quotes.
         bool quoted = false;
-        size_t end = at + 1;
+        size_t end = position + 1;
         for (; end < text.size() && (quoted || text[end] != '>'); ++end)
             if (text[end] == '"') quoted = !quoted;
         if (end == text.size()) return "unclosed tag: " + near;
-        const std::string_view tag = text.substr(at + 1, end - at - 1);
+        const std::string_view tag = text.substr(position + 1, end - position - 1);
         const std::string name(tag.substr(0, tag.find_first_of(" />", 1)));
         if (!attributes_are_sound(tag)) return "attributes: " + near;
         if (name.starts_with('/')) {
@@ -79,14 +81,15 @@ std::string flaw_in(std::string_view text) {
         } else if (!tag.ends_with('/')) {
             open.push_back(name);
         }
-        at = end + 1;
+        position = end + 1;
     }
     return open.empty() ? "" : "left open: " + open.back();
 }
 
 size_t count_of(std::string_view text, std::string_view part) {
     size_t count = 0;
-    for (size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, at + 1))
+    for (size_t position = text.find(part); position != std::string_view::npos;
+         position = text.find(part, position + 1))
         ++count;
     return count;
 }
@@ -124,25 +127,25 @@ comparison_row row_of(const std::string &profile, const std::string &cache, uint
 
 comparison sample(size_t policies, const std::vector<uint64_t> &sizes,
                   const std::vector<std::string> &profiles) {
-    comparison made;
-    made.title = "a page";
+    comparison report;
+    report.title = "a page";
     for (const std::string &profile : profiles)
         for (const uint64_t slots : sizes)
             for (size_t i = 0; i < policies; ++i)
-                made.rows.push_back(row_of(profile, "policy" + std::to_string(i), slots));
-    return made;
+                report.rows.push_back(row_of(profile, "policy" + std::to_string(i), slots));
+    return report;
 }
 
 }  // namespace
 
 TEST_CASE("the checker finds what is wrong") {
-    CHECK(flaw_in("<a><b x=\"1 > 0\"/>t &amp; u</a>") == "");
-    CHECK(flaw_in("<a><b></a></b>") != "");
-    CHECK(flaw_in("<a>") != "");
-    CHECK(flaw_in("a & b") != "");
-    CHECK(flaw_in("<a x=1></a>") != "");
-    CHECK(flaw_in("<a x=\"&\"></a>") != "");
-    CHECK(flaw_in("a > b") != "");
+    CHECK(find_flaw("<a><b x=\"1 > 0\"/>t &amp; u</a>") == "");
+    CHECK(find_flaw("<a><b></a></b>") != "");
+    CHECK(find_flaw("<a>") != "");
+    CHECK(find_flaw("a & b") != "");
+    CHECK(find_flaw("<a x=1></a>") != "");
+    CHECK(find_flaw("<a x=\"&\"></a>") != "");
+    CHECK(find_flaw("a > b") != "");
 }
 
 namespace {
@@ -150,20 +153,20 @@ namespace {
 // Without the content of <script> and <style>, which is not XML.
 std::string markup_of(const std::string &html) {
     std::string kept;
-    for (size_t at = 0; at < html.size();) {
-        const size_t script = html.find("<script", at), style = html.find("<style", at);
+    for (size_t position = 0; position < html.size();) {
+        const size_t script = html.find("<script", position), style = html.find("<style", position);
         const size_t next = std::min(script, style);
-        if (next == std::string::npos) return kept + html.substr(at);
+        if (next == std::string::npos) return kept + html.substr(position);
         const size_t begin = html.find('>', next) + 1;
         const size_t end = html.find(next == script ? "</script>" : "</style>", begin);
-        kept += html.substr(at, begin - at);
-        at = end;
+        kept += html.substr(position, begin - position);
+        position = end;
     }
     return kept;
 }
 
 // The data that the page carries.
-json carried(const std::string &html) {
+json carried_data(const std::string &html) {
     const std::string mark = "id=\"carried\">";
     const size_t begin = html.find(mark) + mark.size();
     return json::parse(html.substr(begin, html.find("</script>", begin) - begin));
@@ -180,19 +183,21 @@ comparison_row cluster_row(const std::string &policy, double latency_ms, uint64_
     report.bytes.network = 5'000'000;
     *report.config = {{"cluster", {{"models", {"one", "two"}}}},
                       {"placement", {{"plugin", policy}}}};
-    cluster_report &of = report.cluster.emplace();
-    of.bucket_s = 1;
-    of.duration_s = 4;
-    of.latency_ms = {latency_ms, latency_ms, latency_ms};
-    of.over_time = {{1, 10, 5, 0, 0}, {0.5, 20, 5, 0, 0}, {0.5, 0, 0, 0, 0}, {0.75, 30, 5, 0, 0}};
-    of.migrations = {{1, 2, true, 3, 300, 0, 9, 5}, {2, 2, false, 0, 0, 0, 5, 5}};
-    of.homes = {{"h0", 10, 100, {latency_ms, 0, 0}, {}, 0.5}, {"h1", 10, 100, {8, 0, 0}, {}, 1}};
-    of.devices = {
+    cluster_report &cluster = report.cluster.emplace();
+    cluster.bucket_s = 1;
+    cluster.duration_s = 4;
+    cluster.latency_ms = {latency_ms, latency_ms, latency_ms};
+    cluster.over_time = {
+        {1, 10, 5, 0, 0}, {0.5, 20, 5, 0, 0}, {0.5, 0, 0, 0, 0}, {0.75, 30, 5, 0, 0}};
+    cluster.migrations = {{1, 2, true, 3, 300, 0, 9, 5}, {2, 2, false, 0, 0, 0, 5, 5}};
+    cluster.homes = {{"h0", 10, 100, {latency_ms, 0, 0}, {}, 0.5},
+                     {"h1", 10, 100, {8, 0, 0}, {}, 1}};
+    cluster.devices = {
         {"a.gpu0", 0.5, 0, bytes, 0}, {"a.gpu1", 0.5, 0, bytes, 0}, {"b.gpu0", 0.1, 0, bytes, 0}};
-    of.links = {{"a", "b", 3'000'000, 1'000'000, 1, 0.5}, {"b", "a", 1'000'000, 0, 1, 0.1}};
-    of.layers_experts = {4, 4};
-    of.models_layers = {1, 1};
-    of.servers_layers = {{4, 1}, {0, 3}};
+    cluster.links = {{"a", "b", 3'000'000, 1'000'000, 1, 0.5}, {"b", "a", 1'000'000, 0, 1, 0.1}};
+    cluster.layers_experts = {4, 4};
+    cluster.models_layers = {1, 1};
+    cluster.servers_layers = {{4, 1}, {0, 3}};
     return row;
 }
 
@@ -214,7 +219,7 @@ TEST_CASE("pages of every shape are well-formed and need nothing from outside") 
     for (const comparison &page : pages) {
         const std::string html = to_html(page, "moorage compare a.toml");
         const std::string markup = markup_of(html);
-        CHECK(flaw_in(markup) == "");
+        CHECK(find_flaw(markup) == "");
         for (const char *outside : {"http:", "https:", "src=", "href=", "@import", "url("})
             CHECK_FALSE(contains(markup, outside));
         CHECK(contains(markup, "default-src 'none'"));
@@ -231,7 +236,7 @@ TEST_CASE("the page carries its report, figure by figure") {
     page.trace = "prose.safetensors";
     const std::string html = to_html(page, "moorage compare a.toml --html b.html");
     CHECK(contains(html, "<pre>moorage compare a.toml --html b.html</pre>"));
-    const json data = carried(html);
+    const json data = carried_data(html);
     CHECK(data["kind"] == "comparison");
     CHECK(data["data"]["trace"] == "prose.safetensors");
     CHECK(data["data"]["results"] == to_json(page)["results"]);
@@ -253,11 +258,11 @@ TEST_CASE("hostile texts stay texts") {
         row.report.executor = hostile;
     }
     const std::string html = to_html(page, hostile);
-    CHECK(flaw_in(markup_of(html)) == "");
+    CHECK(find_flaw(markup_of(html)) == "");
     CHECK(count_of(html, "<script") == 3);
     CHECK_FALSE(contains(html, "\x01"));
     CHECK_FALSE(contains(html, "\xff"));
-    CHECK(carried(html)["data"]["results"][0]["warnings"][0].get<std::string>().starts_with(
+    CHECK(carried_data(html)["data"]["results"][0]["warnings"][0].get<std::string>().starts_with(
         "</script><script>alert(\"x\")"));
 }
 
@@ -265,8 +270,9 @@ TEST_CASE("every figure that the script names has a definition") {
     const std::string script = page_script;
     const std::regex name("'([a-z_]+(\\.[a-z0-9_*]+)+)'");
     size_t named = 0;
-    for (std::sregex_iterator at(script.begin(), script.end(), name), end; at != end; ++at) {
-        const std::string path = (*at)[1];
+    for (std::sregex_iterator match(script.begin(), script.end(), name), end; match != end;
+         ++match) {
+        const std::string path = (*match)[1];
         CAPTURE(path);
         CHECK(find_figure(path) != nullptr);
         ++named;
@@ -283,14 +289,14 @@ TEST_CASE("every figure that the script names has a definition") {
 namespace {
 
 std::string output_of(const std::string &line) {
-    std::string out;
+    std::string output;
     if (std::FILE *pipe = popen(line.c_str(), "r")) {
         char part[4096];
         for (size_t count; (count = std::fread(part, 1, sizeof(part), pipe)) > 0;)
-            out.append(part, count);
+            output.append(part, count);
         pclose(pipe);
     }
-    return out;
+    return output;
 }
 
 std::string browser() {
@@ -311,17 +317,17 @@ constexpr const char *probe =
     "document.body.setAttribute('data-wide',d.scrollWidth-d.clientWidth);"
     "document.body.setAttribute('data-cut',cut);shown()},400))</script>";
 
-// The DOM of the drawn page with `more` behind `mark`, which calls shown() in the end. The page is
-// drawn within another one, because Chromium has no window narrower than 500 pixels.
-std::string drawn(const std::string &html, size_t width, const std::string &more = probe,
-                  const std::string &mark = "<body>") {
+// The DOM of the drawn page with `script` behind `mark`, which calls shown() in the end. The page
+// is drawn within another one, because Chromium has no window narrower than 500 pixels.
+std::string drawn_dom(const std::string &html, size_t width, const std::string &script = probe,
+                      const std::string &mark = "<body>") {
     const toy::folder folder;
-    const size_t at = html.find(mark) + mark.size();
+    const size_t insert_position = html.find(mark) + mark.size();
     std::ofstream(folder / "page.html")
-        << html.substr(0, at)
+        << html.substr(0, insert_position)
         << "<script>const shown=()=>parent.postMessage(document.documentElement.innerHTML,'*')"
            "</script>"
-        << more << html.substr(at);
+        << script << html.substr(insert_position);
     std::ofstream(folder / "window.html")
         << "<!doctype html><body style=\"margin:0\"><script>addEventListener('message',"
            "e=>document.documentElement.innerHTML=e.data)</script><iframe src=\"page.html\" "
@@ -344,7 +350,7 @@ TEST_CASE("a browser draws everything, and nothing is cut at any width") {
     alone.rows.push_back(cluster_row("prism", 4, 1'000'000'000));
     for (const size_t width : {360, 800, 1600}) {
         for (const comparison *page : {&machines, &alone}) {
-            const std::string dom = drawn(to_html(*page, "moorage compare a.toml"), width);
+            const std::string dom = drawn_dom(to_html(*page, "moorage compare a.toml"), width);
             CAPTURE(width);
             CHECK(contains(dom, format("data-width=\"{}\"", width)));
             CHECK(contains(dom, "data-wide=\"0\""));
@@ -394,7 +400,8 @@ TEST_CASE("a browser draws bars to scale, maps with axes and legends that tell e
         return moorage::test::skip("no Chromium: pages were not drawn (apt-get install chromium)");
     const comparison lines = sample(7, {16, 32, 64}, {"gpu"}), bars = sample(5, {64}, {"gpu"});
     for (const comparison *page : {&lines, &bars}) {
-        const std::string dom = drawn(to_html(*page, "moorage compare a.toml"), 800, looks_probe);
+        const std::string dom =
+            drawn_dom(to_html(*page, "moorage compare a.toml"), 800, looks_probe);
         CAPTURE(dom.substr(dom.find("<body"), 300));
         CHECK(contains(dom, "data-twins=\"0\""));
         CHECK(contains(dom, "data-wrong=\"0\""));
@@ -408,23 +415,23 @@ namespace {
 
 // A node's status among `servers` of a model with `layers`, `passed` seconds later.
 json status_of(uint32_t servers, uint32_t layers, uint32_t passed) {
-    node_snapshot made;
-    made.name = "server 1 of the hall";
-    made.model = "demo";
-    made.software = "moorage test";
-    made.incarnation = 7;
-    made.since_ns = 1'000'000'000;
-    made.taken_ns = 3'599'900'000'000;
-    made.layers = layers;
-    made.experts = 16;
-    made.pages = layers * made.experts;
-    made.hidden = 4096;
-    made.home = true;
-    made.called.calls = 4'000'000 + 100ull * passed;
-    made.called.activations = 4'000'000, made.called.elsewhere = 1'000'000;
-    made.served.calls = 3'000'000 + 10ull * passed;
-    made.asked = desk_figures{.taken = 30, .ended = 20 + passed, .refused = 2};
-    made.connections.refused[static_cast<size_t>(refusal_reason::checksum)] = 3;
+    node_snapshot snapshot;
+    snapshot.name = "server 1 of the hall";
+    snapshot.model = "demo";
+    snapshot.software = "moorage test";
+    snapshot.incarnation = 7;
+    snapshot.since_ns = 1'000'000'000;
+    snapshot.taken_ns = 3'599'900'000'000;
+    snapshot.layers = layers;
+    snapshot.experts = 16;
+    snapshot.pages = layers * snapshot.experts;
+    snapshot.hidden = 4096;
+    snapshot.home = true;
+    snapshot.called.calls = 4'000'000 + 100ull * passed;
+    snapshot.called.activations = 4'000'000, snapshot.called.elsewhere = 1'000'000;
+    snapshot.served.calls = 3'000'000 + 10ull * passed;
+    snapshot.asked = desk_figures{.taken = 30, .ended = 20 + passed, .refused = 2};
+    snapshot.connections.refused[static_cast<size_t>(refusal_reason::checksum)] = 3;
     const char *const stands[] = {"ready", "paused", "dead", "away"};
     for (uint32_t server = 0; server < servers; ++server) {
         peer_status peer;
@@ -435,12 +442,12 @@ json status_of(uint32_t servers, uint32_t layers, uint32_t passed) {
         peer.expected_us = 120, peer.deadline_us = 25'000, peer.beat_us = 80;
         peer.calls_us = server % 2 == 0;
         peer.called.rows = 400'000'000, peer.called.pairs = 900'000'000;
-        made.peers.push_back(peer);
-        made.plan_layers.emplace_back(layers, server % 17);
+        snapshot.peers.push_back(peer);
+        snapshot.plan_layers.emplace_back(layers, server % 17);
     }
     for (uint32_t layer = 0; layer < layers; ++layer)
-        made.layer_rows.push_back(1000 + passed * layer);
-    return to_json(made, 3'600'000'000'000);
+        snapshot.layer_rows.push_back(1000 + passed * layer);
+    return to_json(snapshot, 3'600'000'000'000);
 }
 
 // Answers the page in the node's place. After two questions it notes faults of the page: parts that
@@ -487,18 +494,18 @@ TEST_CASE("the page of a node: a browser draws every server, and nothing is cut 
     };
     for (const auto &[servers, layers, width] :
          {shape{3, 12, 360}, {12, 61, 360}, {12, 61, 800}, {12, 61, 1600}}) {
-        const json told = {status_of(servers, layers, 0), status_of(servers, layers, 1)};
-        const std::string more =
-            format("<script>const told = {};{}</script>", told.dump(), asked_probe);
-        const std::string dom = drawn(std::string(node_page), width, more, "</style>");
+        const json statuses = {status_of(servers, layers, 0), status_of(servers, layers, 1)};
+        const std::string script =
+            format("<script>const told = {};{}</script>", statuses.dump(), asked_probe);
+        const std::string dom = drawn_dom(std::string(node_page), width, script, "</style>");
         const size_t notes = dom.find("<body");
         CAPTURE(dom.substr(notes, dom.find('>', notes) - notes));
         CHECK_FALSE(contains(dom, "data-error=\""));
         CHECK(contains(dom, "data-stale=\"\""));
         CHECK(contains(dom, format("data-width=\"{}\"", width)));
-        for (const std::string what : {"wide", "cut", "reach", "outside", "overlap"}) {
-            CAPTURE(what);
-            CHECK(contains(dom, format("data-{}=\"0\"", what)));
+        for (const std::string attribute : {"wide", "cut", "reach", "outside", "overlap"}) {
+            CAPTURE(attribute);
+            CHECK(contains(dom, format("data-{}=\"0\"", attribute)));
         }
         CHECK(contains(dom, format("data-rects=\"{}\"", (servers + 1) * layers)));
         CHECK(contains(dom, format("data-links=\"{}\"", servers - 1)));

@@ -29,9 +29,9 @@ trace_data three_tokens(bool predict) {
 }  // namespace
 
 TEST_CASE("load_all by hand") {
-    bench on;
-    on.write(three_tokens(false));
-    const run_report report = on.run_it();
+    bench fixture;
+    fixture.write(three_tokens(false));
+    const run_report report = fixture.run_it();
     // Token 0: each layer gate 170, load 11,000, compute 100; twice, then the head's 10: 22,550.
     // Token 1: all resident: 2 x (170 + 100) + 10 = 550. Token 2: 11,270 + 270 + 10 = 11,550.
     CHECK(report.tokens == 3);
@@ -56,11 +56,11 @@ TEST_CASE("load_all by hand") {
 }
 
 TEST_CASE("cpu_all by hand: nothing is loaded, nothing is cached") {
-    bench on;
-    on.write(three_tokens(false));
-    on.config.dispatch.plugin = "cpu_all";
-    on.config.dispatch.params = {{"fill", false, "test"}};
-    const run_report report = on.run_it();
+    bench fixture;
+    fixture.write(three_tokens(false));
+    fixture.config.dispatch.plugin = "cpu_all";
+    fixture.config.dispatch.params = {{"fill", false, "test"}};
+    const run_report report = fixture.run_it();
     // Every token: 2 x (170 + 2500) + 10 = 5350.
     CHECK(report.ttft_ms.mean == doctest::Approx(0.005350));
     CHECK(report.tpot_ms.mean == doctest::Approx(0.005350));
@@ -72,25 +72,26 @@ TEST_CASE("cpu_all by hand: nothing is loaded, nothing is cached") {
 }
 
 TEST_CASE("cost by hand: the CPU is faster here, so it gets every absent expert") {
-    bench on;
-    on.write(three_tokens(false));
-    on.config.dispatch.plugin = "cost";
-    on.config.dispatch.params = {{"fill", false, "test"}};
-    CHECK(on.run_it().experts.on_cpu == 6);
-    on.config.dispatch.params.push_back({"keep", 4.44, "test"});  // 11,100 ns are 4.44 times 2500
-    const run_report report = on.run_it();
+    bench fixture;
+    fixture.write(three_tokens(false));
+    fixture.config.dispatch.plugin = "cost";
+    fixture.config.dispatch.params = {{"fill", false, "test"}};
+    CHECK(fixture.run_it().experts.on_cpu == 6);
+    fixture.config.dispatch.params.push_back(
+        {"keep", 4.44, "test"});  // 11,100 ns are 4.44 times 2500
+    const run_report report = fixture.run_it();
     CHECK(report.experts.on_cpu == 0);
     CHECK(report.experts.loaded == 3);
 }
 
 TEST_CASE("cpu_all and cost fill the cache once, then leave it as it is") {
-    bench on;
-    on.write(three_tokens(false));
-    on.config.experts = 2;
+    bench fixture;
+    fixture.write(three_tokens(false));
+    fixture.config.experts = 2;
     for (const char *name : {"cpu_all", "cost"}) {
         CAPTURE(name);
-        on.config.dispatch.plugin = name;
-        const run_report report = on.run_it();
+        fixture.config.dispatch.plugin = name;
+        const run_report report = fixture.run_it();
         // Token 0 loads both of its experts, token 1 hits them: 22,550 and 550. Token 2: expert 2
         // of layer 0 on the CPU, 170 + 2500; layer 1 hits, 270; head 10.
         CHECK(report.ttft_ms.mean == doctest::Approx(0.022550));
@@ -102,10 +103,10 @@ TEST_CASE("cpu_all and cost fill the cache once, then leave it as it is") {
 }
 
 TEST_CASE("unified memory copies nothing") {
-    bench on;
-    on.write(three_tokens(false));
-    on.change("device.toml", "unified_memory = false", "unified_memory = true");
-    const run_report report = on.run_it();
+    bench fixture;
+    fixture.write(three_tokens(false));
+    fixture.change("device.toml", "unified_memory = false", "unified_memory = true");
+    const run_report report = fixture.run_it();
     // Every token: 2 x (170 + 100) + 10.
     CHECK(report.ttft_ms.mean == doctest::Approx(0.000550));
     CHECK(report.tpot_ms.p99 == doctest::Approx(0.000550));
@@ -116,10 +117,10 @@ TEST_CASE("unified memory copies nothing") {
 }
 
 TEST_CASE("next_gate by hand: loads overlap with compute, late ones are waited for") {
-    bench on;
-    on.write(three_tokens(true));
-    on.config.prefetch.plugin = "next_gate";
-    const run_report report = on.run_it();
+    bench fixture;
+    fixture.write(three_tokens(true));
+    fixture.config.prefetch.plugin = "next_gate";
+    const run_report report = fixture.run_it();
     // Token 0: demand 170 to 11,170; the prefetch for layer 1 follows on the link to 22,170; layer
     // 1 is routed at 11,270 + 170 and waits for it; 22,270, head 22,280.
     CHECK(report.ttft_ms.mean == doctest::Approx(0.022280));
@@ -141,12 +142,12 @@ TEST_CASE("next_gate by hand: loads overlap with compute, late ones are waited f
 }
 
 TEST_CASE("a late prefetch of an expert that the CPU computes is wasted") {
-    bench on;
-    on.write(three_tokens(true));
-    on.config.prefetch.plugin = "next_gate";
-    on.config.dispatch.plugin = "cpu_all";
-    on.config.dispatch.params = {{"fill", false, "test"}};
-    const run_report report = on.run_it();
+    bench fixture;
+    fixture.write(three_tokens(true));
+    fixture.config.prefetch.plugin = "next_gate";
+    fixture.config.dispatch.plugin = "cpu_all";
+    fixture.config.dispatch.params = {{"fill", false, "test"}};
+    const run_report report = fixture.run_it();
     // A layer takes 170 + 2500, a load 11,000: no prefetch arrives in time. That of token 0's layer
     // 1 is on the link from 170 on and ends there; further ones are cut off while they wait for it,
     // until one starts at 11,170, during token 2's layer 0 (10,700 to 13,370).
@@ -159,19 +160,19 @@ TEST_CASE("a late prefetch of an expert that the CPU computes is wasted") {
 }
 
 TEST_CASE("a batch shares loads, and prefill is one pass") {
-    bench on;
-    on.write(toy::routing({{{0}}, {{1}}, {{0}}, {{1}}}, 4, {0, 2, 4}, false));
-    on.config.batch = 2;
-    run_report report = on.run_it();
+    bench fixture;
+    fixture.write(toy::routing({{{0}}, {{1}}, {{0}}, {{1}}}, 4, {0, 2, 4}, false));
+    fixture.config.batch = 2;
+    run_report report = fixture.run_it();
     // Both requests ask for 0, then for 1: 170 + 11,000 + 100 + 10 for either pass.
     CHECK(report.tokens == 4);
     CHECK(report.experts.requested == 2);
     CHECK(report.experts.misses == 2);
     CHECK(report.ttft_ms.mean == doctest::Approx(0.011280));
     CHECK(report.total_ms == doctest::Approx(0.022560));
-    on.config.batch = 1;
-    on.config.prefill = 8;  // all but the last token of a request
-    report = on.run_it();
+    fixture.config.batch = 1;
+    fixture.config.prefill = 8;  // all but the last token of a request
+    report = fixture.run_it();
     CHECK(report.tokens == 4);
     CHECK(report.experts.requested == 4);
     CHECK(report.experts.misses == 2);
@@ -181,7 +182,7 @@ TEST_CASE("a batch shares loads, and prefill is one pass") {
 }
 
 TEST_CASE("without prefetch a run hits and misses exactly as the replay in token order") {
-    bench on;
+    bench fixture;
     const synth_options options{.layers = 5,
                                 .experts = 12,
                                 .top_k = 3,
@@ -192,8 +193,8 @@ TEST_CASE("without prefetch a run hits and misses exactly as the replay in token
                                 .seed = 5};
     auto data = synthesize(options);
     REQUIRE(data.ok());
-    on.write(*data);
-    const trace &source = **on.shared.open(on.config.trace);
+    fixture.write(*data);
+    const trace &source = **fixture.shared.open(fixture.config.trace);
     for (const bool per_layer : {false, true}) {
         for (const uint32_t slots : {2u, 7u, 15u, 30u, 60u}) {
             for (const char *name :
@@ -201,14 +202,15 @@ TEST_CASE("without prefetch a run hits and misses exactly as the replay in token
                 CAPTURE(name);
                 CAPTURE(slots);
                 CAPTURE(per_layer);
-                on.config.cache.plugin = name;
-                on.config.experts = slots;
-                on.config.per_layer = per_layer;
-                on.config.seed = 3;
-                const run_report report = on.run_it();
+                fixture.config.cache.plugin = name;
+                fixture.config.experts = slots;
+                fixture.config.per_layer = per_layer;
+                fixture.config.seed = 3;
+                const run_report report = fixture.run_it();
                 const future coming(source);
-                replay_job job{
-                    .of = *on.shared.policies().find(name, "cache"), .slots = slots, .seed = 3};
+                replay_job job{.cache_policy = *fixture.shared.policies().find(name, "cache"),
+                               .slots = slots,
+                               .seed = 3};
                 job.pools = per_layer ? sharing::per_layer : sharing::shared;
                 const auto counted = replay(source, &coming, job);
                 REQUIRE(counted.ok());
@@ -222,7 +224,7 @@ TEST_CASE("without prefetch a run hits and misses exactly as the replay in token
 }
 
 TEST_CASE("conservation under random settings") {
-    bench on;
+    bench fixture;
     const synth_options options{.layers = 4,
                                 .experts = 10,
                                 .top_k = 2,
@@ -234,18 +236,18 @@ TEST_CASE("conservation under random settings") {
                                 .seed = 8};
     auto data = synthesize(options);
     REQUIRE(data.ok());
-    on.write(*data);
+    fixture.write(*data);
     for (uint32_t round = 0; round < 48; ++round) {
-        on.config.dispatch.plugin = std::vector{"load_all", "cpu_all", "cost"}[round % 3];
-        on.config.prefetch.plugin = round / 3 % 2 ? "next_gate" : "none";
-        on.config.transport.plugin = round / 6 % 2 ? "chunked" : "direct";
-        on.config.per_layer = round / 12 % 2;
-        on.config.batch = round < 24 ? 1 : 3;
-        on.config.prefill = round % 5 == 4 ? 6 : 0;
-        on.config.experts = 1 + round % 40;
-        on.config.buffer_experts = 1 + round % 4;
+        fixture.config.dispatch.plugin = std::vector{"load_all", "cpu_all", "cost"}[round % 3];
+        fixture.config.prefetch.plugin = round / 3 % 2 ? "next_gate" : "none";
+        fixture.config.transport.plugin = round / 6 % 2 ? "chunked" : "direct";
+        fixture.config.per_layer = round / 12 % 2;
+        fixture.config.batch = round < 24 ? 1 : 3;
+        fixture.config.prefill = round % 5 == 4 ? 6 : 0;
+        fixture.config.experts = 1 + round % 40;
+        fixture.config.buffer_experts = 1 + round % 4;
         CAPTURE(round);
-        const run_report report = on.run_it();
+        const run_report report = fixture.run_it();
         CHECK(report.tokens == 300);
         CHECK(report.requests == 9);
         const expert_counts &experts = report.experts;
@@ -265,62 +267,63 @@ TEST_CASE("conservation under random settings") {
         CHECK(report.time.transfer <= report.total_ms + 1e-9);
         CHECK(report.faults.empty());
         // Nothing is faster than reading every expert of the run once on the GPU or the CPU.
-        CHECK(report.total_ms * 1e6 >= static_cast<double>(report.tokens / on.config.batch / 8));
-        CHECK(json_text(report) == json_text(on.run_it()));
+        CHECK(report.total_ms * 1e6 >=
+              static_cast<double>(report.tokens / fixture.config.batch / 8));
+        CHECK(json_text(report) == json_text(fixture.run_it()));
     }
 }
 
 TEST_CASE("what cannot be run is refused, with the remedy") {
-    bench on;
-    on.write(three_tokens(false));
+    bench fixture;
+    fixture.write(three_tokens(false));
     const auto refusal = [&] {
-        const auto done = run(on.config, on.shared, {});
+        const auto done = run(fixture.config, fixture.shared, {});
         REQUIRE_FALSE(done.ok());
         return done.failure().text;
     };
     SUBCASE("a policy that does not exist") {
-        on.config.cache.plugin = "lrv";
+        fixture.config.cache.plugin = "lrv";
         CHECK(refusal().find("lru") != std::string::npos);
     }
     SUBCASE("a tensor that the trace lacks") {
-        on.config.prefetch.plugin = "next_gate";
+        fixture.config.prefetch.plugin = "next_gate";
         CHECK(refusal().find("pred_experts") != std::string::npos);
     }
     SUBCASE("the future of a batch") {
-        on.config.cache.plugin = "belady";
-        on.config.batch = 2;
+        fixture.config.cache.plugin = "belady";
+        fixture.config.batch = 2;
         CHECK(refusal().find("batch = 1") != std::string::npos);
     }
     SUBCASE("less memory than one expert") {
-        on.config.experts.reset();
-        on.config.bytes = 99'999;
+        fixture.config.experts.reset();
+        fixture.config.bytes = 99'999;
         CHECK(refusal().find("100000") != std::string::npos);
     }
     SUBCASE("an unknown parameter") {
-        on.config.cache.params = {{"half_live", 1.0, "run.toml:3"}};
+        fixture.config.cache.params = {{"half_live", 1.0, "run.toml:3"}};
         const std::string text = refusal();
         CHECK(text.find("run.toml:3") != std::string::npos);
         CHECK(text.find("half_live") != std::string::npos);
     }
     SUBCASE("a shape that is not the trace's") {
-        toy::write_files(on.folder, 2, 5, 1);
+        toy::write_files(fixture.folder, 2, 5, 1);
         CHECK(refusal().find("5") != std::string::npos);
     }
 }
 
 TEST_CASE("wrong advice ends the run or is replaced, as configured; both name the policy") {
-    bench on;
-    on.write(three_tokens(false));
+    bench fixture;
+    fixture.write(three_tokens(false));
     const std::filesystem::path bad = std::filesystem::path(MOORAGE_BINARY_DIR) / "bad";
-    REQUIRE(on.shared.scan(std::vector{bad / "victim_absent.so"}).ok());
-    on.config.cache.plugin = "victim_absent";
-    on.config.experts = 2;
-    const auto ended = run(on.config, on.shared, {});
+    REQUIRE(fixture.shared.scan(std::vector{bad / "victim_absent.so"}).ok());
+    fixture.config.cache.plugin = "victim_absent";
+    fixture.config.experts = 2;
+    const auto ended = run(fixture.config, fixture.shared, {});
     REQUIRE_FALSE(ended.ok());
     CHECK(ended.failure().text.find("victim_absent") != std::string::npos);
     CHECK(ended.failure().text.find("on_fault") != std::string::npos);
-    on.config.action = on_fault::replace;
-    const run_report report = on.run_it();
+    fixture.config.fault_action = on_fault::replace;
+    const run_report report = fixture.run_it();
     CHECK(report.tokens == 3);
     REQUIRE(report.faults.count("victim_absent") == 1);
     // One eviction is needed: expert 2 of token 2's layer 0 in a cache of two.
@@ -329,15 +332,15 @@ TEST_CASE("wrong advice ends the run or is replaced, as configured; both name th
 }
 
 TEST_CASE("what a user should know is said: working set, memory, room to spare") {
-    bench on;
-    on.write(three_tokens(false));
-    on.config.experts = 1;
-    run_report report = on.run_it();
+    bench fixture;
+    fixture.write(three_tokens(false));
+    fixture.config.experts = 1;
+    run_report report = fixture.run_it();
     REQUIRE(report.warnings.size() == 1);
     CHECK(report.warnings[0].find("exactly 0 %") != std::string::npos);
     CHECK(report.experts.hits == 0);
-    on.config.experts = 100;
-    report = on.run_it();
+    fixture.config.experts = 100;
+    report = fixture.run_it();
     REQUIRE(report.warnings.size() == 1);
     CHECK(report.warnings[0].find("has 8") != std::string::npos);
 }

@@ -18,22 +18,22 @@ using namespace moorage::test;
 
 namespace {
 
-plan hand_plan(const scene &of) {
-    plan made{"hand", {{0, 0}, {0, 1}, {1, 2}, {2, 1}, {3, 2}}, {{"curvature", 0.25}}, 0.002};
-    REQUIRE(check_plan(of, made).ok());
-    return made;
+plan hand_plan(const scene &scene) {
+    plan result{"hand", {{0, 0}, {0, 1}, {1, 2}, {2, 1}, {3, 2}}, {{"curvature", 0.25}}, 0.002};
+    REQUIRE(check_plan(scene, result).ok());
+    return result;
 }
 
-placement_report report_of(scene at, size_t rows) {
+placement_report report_of(scene scene, size_t rows) {
     placement_report report;
     report.title = "a <title> & more";
     report.statistics = {"mixed: drawn, popularity by Zipf 1, seed 1"};
-    report.scenes.push_back({std::move(at), {}});
+    report.scenes.push_back({std::move(scene), {}});
     for (size_t i = 0; i < rows; ++i) {
         placement_row row;
-        row.made = hand_plan(report.scenes[0].of);
-        row.made.policy = i == 0 ? "hand" : "hand_number_" + std::to_string(i);
-        row.figures = predict(report.scenes[0].of, row.made);
+        row.placement = hand_plan(report.scenes[0].setup);
+        row.placement.policy = i == 0 ? "hand" : "hand_number_" + std::to_string(i);
+        row.figures = predict(report.scenes[0].setup, row.placement);
         report.rows.push_back(std::move(row));
     }
     return report;
@@ -48,7 +48,8 @@ size_t widest(const std::string &text) {
 
 size_t count_of(const std::string &text, const std::string &part) {
     size_t count = 0;
-    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    for (size_t position = text.find(part); position != std::string::npos;
+         position = text.find(part, position + 1))
         ++count;
     return count;
 }
@@ -61,23 +62,23 @@ TEST_CASE("what is predicted agrees with the remote calls counted for moves") {
     // West misses experts 1 and 3 (0.25 + 0.5 a token, 1 token/s), east 0 and 2 (0.1, 10 tokens/s).
     CHECK(figures.remote_calls_per_s == doctest::Approx(1.75));
     CHECK(figures.remote_calls_per_s ==
-          doctest::Approx(remote_per_s(report.scenes[0].of, report.rows[0].made.copies)));
+          doctest::Approx(remote_per_s(report.scenes[0].setup, report.rows[0].placement.copies)));
     CHECK(figures.calls_per_s == doctest::Approx(22));  // two layers of 11 tokens/s
     CHECK(figures.local_ratio == doctest::Approx(1 - 1.75 / 22));
     CHECK(figures.absent == 0);
 }
 
 TEST_CASE("the map counts each expert of a layer once a server") {
-    const scene at = small_scene();
-    const auto shares = layer_shares(at, hand_plan(at));
+    const scene scene = small_scene();
+    const auto shares = layer_shares(scene, hand_plan(scene));
     REQUIRE(shares.size() == 2);
     CHECK(shares[0] == std::vector<double>{0.5, 0.5});  // expert 0 twice at west counts once
     CHECK(shares[1] == std::vector<double>{0.5, 0.5});
-    scene two = two_model_scene();
-    plan made{"hand", {{0, 0}, {1, 0}, {2, 1}, {3, 1}, {4, 2}, {5, 2}}, {}, 0};
-    REQUIRE(check_plan(two, made).ok());
-    CHECK(layer_shares(two, made)[0] == std::vector<double>{1, 1, 0});
-    CHECK(layer_shares(two, made)[1] == std::vector<double>{0, 0, 1});
+    auto two = two_model_scene();
+    plan hand_made{"hand", {{0, 0}, {1, 0}, {2, 1}, {3, 1}, {4, 2}, {5, 2}}, {}, 0};
+    REQUIRE(check_plan(two, hand_made).ok());
+    CHECK(layer_shares(two, hand_made)[0] == std::vector<double>{1, 1, 0});
+    CHECK(layer_shares(two, hand_made)[1] == std::vector<double>{0, 0, 1});
 }
 
 TEST_CASE("JSON has the contract's fields, memory by server, latency by home") {
@@ -104,13 +105,13 @@ TEST_CASE("JSON has the contract's fields, memory by server, latency by home") {
                         11;
     CHECK(mean == doctest::Approx(figures["latency_ms"].get<double>()));
     // The same object is a plan file.
-    CHECK(parse_plan(figures.dump(), "made.json", report.scenes[0].of).ok());
+    CHECK(parse_plan(figures.dump(), "made.json", report.scenes[0].setup).ok());
 }
 
 TEST_CASE("with a cloud the objective is what is saved") {
-    scene at = small_scene();
-    give_cloud(at);
-    const placement_report report = report_of(std::move(at), 1);
+    scene scene = small_scene();
+    give_cloud(scene);
+    const placement_report report = report_of(std::move(scene), 1);
     const json figures = to_json(report);
     CHECK(figures["objective_is"] == "saved_ms");
     CHECK(figures["objective"].get<double>() + figures["latency_ms"].get<double>() ==
@@ -119,13 +120,13 @@ TEST_CASE("with a cloud the objective is what is saved") {
 }
 
 TEST_CASE("texts fit 80 columns whatever the names, and say what was refused") {
-    scene at = small_scene();
-    at.server_names[0] = at.device_names[0] = at.home_names[0] = std::string(200, 'n');
-    CHECK(widest(to_text(report_of(at, 1))) <= 80);
-    placement_report several = report_of(at, 4);
+    scene scene = small_scene();
+    scene.server_names[0] = scene.device_names[0] = scene.home_names[0] = std::string(200, 'n');
+    CHECK(widest(to_text(report_of(scene, 1))) <= 80);
+    placement_report several = report_of(scene, 4);
     several.scenes[0].settings = {{"cluster.servers.expert_memory_bytes", "2500000000"},
                                   {"cluster.users.count", "20"}};
-    several.rows[2].made = {std::string(60, 'p'), {}, {}, 0};
+    several.rows[2].placement = {std::string(60, 'p'), {}, {}, 0};
     several.rows[2].refusal = "placement plugin smartmoe: plan failed: " + std::string(90, 'x');
     const std::string text = to_text(several);
     CHECK(widest(text) <= 80);

@@ -18,11 +18,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct ended {
+struct program_result {
     int code;
     std::string text;
 };
-ended run(const std::string &command) {
+program_result run(const std::string &command) {
     FILE *pipe = popen((command + " 2>&1").c_str(), "r");
     REQUIRE(pipe != nullptr);
     std::string text;
@@ -36,7 +36,8 @@ ended run(const std::string &command) {
 struct folder {
     folder() { fs::create_directories(path); }
     ~folder() { fs::remove_all(path); }
-    ended make(const std::string &kind, const std::string &name, const std::string &language) {
+    program_result make(const std::string &kind, const std::string &name,
+                        const std::string &language) {
         return run("'" MOORAGE_BINARY_DIR "/bin/moorage' plugins new " + kind + " " + name +
                    " --lang " + language + " --dir '" + path.string() + "'");
     }
@@ -46,46 +47,46 @@ struct folder {
 }  // namespace
 
 TEST_CASE("a word of the language is no name for a policy in it") {
-    folder at;
+    folder directory;
     const std::pair<const char *, const char *> words[] = {
         {"cpp", "class"},   {"cpp", "operator"}, {"cpp", "xor"},    {"cpp", "co_await"},
         {"cpp", "int"},     {"cpp", "while"},    {"cpp", "and"},    {"cpp", "requires"},
         {"cpp", "alignas"}, {"c", "restrict"},   {"c", "auto"},     {"c", "while"},
         {"rust", "match"},  {"rust", "fn"},      {"rust", "yield"}, {"rust", "abstract"}};
-    for (const auto &one : words) {
-        const auto &language = one.first;
-        const auto &word = one.second;
-        const ended made = at.make("cache", word, language);
-        CHECK_MESSAGE(made.code == 2, language, " ", word);
-        CHECK(made.text.find(std::string(word) + " is a word of ") != std::string::npos);
+    for (const auto &entry : words) {
+        const auto &language = entry.first;
+        const auto &word = entry.second;
+        const program_result result = directory.make("cache", word, language);
+        CHECK_MESSAGE(result.code == 2, language, " ", word);
+        CHECK(result.text.find(std::string(word) + " is a word of ") != std::string::npos);
     }
     const std::string endless(300, 'a');
     for (const char *wrong :
          {"Mine", "9mine", "mine_", "my-policy", "''", "all", "host", endless.c_str()})
-        CHECK(at.make("cache", wrong, "cpp").code == 2);
-    CHECK(fs::is_empty(at.path));
+        CHECK(directory.make("cache", wrong, "cpp").code == 2);
+    CHECK(fs::is_empty(directory.path));
 }
 
 TEST_CASE("whatever is no word of the language compiles, though others use it") {
-    folder at;
+    folder directory;
     const std::pair<const char *, const char *> names[] = {{"cache", "activate"},
                                                            {"router", "moorage"},
                                                            {"budget", "record"},
                                                            {"transport", "restrict"},
                                                            {"dispatch", "log"}};
     for (const auto &[kind, name] : names) {
-        REQUIRE(at.make(kind, name, "cpp").code == 0);
-        const ended compiled =
+        REQUIRE(directory.make(kind, name, "cpp").code == 0);
+        const program_result compiled =
             run("c++ -std=c++20 -fsyntax-only -Wall -Wextra -Werror -I '" MOORAGE_SOURCE_DIR
                 "/sdk/include' '" +
-                (at.path / (std::string(name) + ".cpp")).string() + "'");
+                (directory.path / (std::string(name) + ".cpp")).string() + "'");
         CHECK_MESSAGE(compiled.code == 0, compiled.text);
     }
-    REQUIRE(at.make("cache", "class", "c").code == 0);  // names appear in texts only
-    const ended compiled =
+    REQUIRE(directory.make("cache", "class", "c").code == 0);  // names appear in texts only
+    const program_result compiled =
         run("cc -std=c11 -fsyntax-only -Wall -Wextra -Werror -I '" MOORAGE_SOURCE_DIR
             "/sdk/include' '" +
-            (at.path / "class.c").string() + "'");
+            (directory.path / "class.c").string() + "'");
     CHECK_MESSAGE(compiled.code == 0, compiled.text);
 }
 

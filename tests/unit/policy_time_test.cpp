@@ -28,24 +28,24 @@ trace_data circle() {
     return toy::routing(chosen, 8, {0, 64}, false);
 }
 
-run_report timed(policy_charge how, uint64_t call_ns = 1000) {
-    moorage::test::toy_run on;
-    on.write(circle());
-    on.config.experts = 4;
-    on.config.cache.plugin = "lru";
-    on.config.policy_time = how;
-    on.config.policy_call_ns = call_ns;
-    return on.run_it();
+run_report run_charged(policy_charge charge, uint64_t call_ns = 1000) {
+    moorage::test::toy_run fixture;
+    fixture.write(circle());
+    fixture.config.experts = 4;
+    fixture.config.cache.plugin = "lru";
+    fixture.config.policy_time = charge;
+    fixture.config.policy_call_ns = call_ns;
+    return fixture.run_it();
 }
 
-uint64_t calls_of(const run_report &of) {
+uint64_t calls_of(const run_report &report) {
     uint64_t calls = 0;
-    for (const policy_time &one : of.policy_times) calls += one.calls;
+    for (const policy_time &policy : report.policy_times) calls += policy.calls;
     return calls;
 }
 
-time_causes causes_sum(const run_report &of) {
-    const auto phases = causes_of(of);
+time_causes causes_sum(const run_report &report) {
+    const auto phases = causes_of(report);
     time_causes sum = phases[0];
     return sum += phases[1];
 }
@@ -62,12 +62,12 @@ std::string refused(const std::string &section) {
 }  // namespace
 
 TEST_CASE("a declared price a call is what the run takes longer") {
-    const run_report plain = timed(policy_charge::none);
+    const run_report plain = run_charged(policy_charge::none);
     CHECK(plain.policy_times.empty());
     CHECK(causes_sum(plain)[cause::policy] == 0);
     CHECK(to_json(plain)["shares"]["policies"].is_null());
     for (const uint64_t call_ns : {1'000u, 250'000u}) {
-        const run_report charged = timed(policy_charge::declared, call_ns);
+        const run_report charged = run_charged(policy_charge::declared, call_ns);
         CHECK(charged.experts.hits == plain.experts.hits);
         const uint64_t calls = calls_of(charged);
         REQUIRE(calls > 64);
@@ -75,24 +75,24 @@ TEST_CASE("a declared price a call is what the run takes longer") {
         const double all_ns = static_cast<double>(calls * call_ns);
         CHECK(longer_ns <= all_ns * 1.000001);
         CHECK(longer_ns >= all_ns - 12 * static_cast<double>(call_ns));  // after the last step
-        const json told = to_json(charged);
+        const json report_json = to_json(charged);
         const time_causes waited = causes_sum(charged);
         CHECK(waited[cause::policy] == std::llround(longer_ns));
         CHECK(waited[cause::compute] == causes_sum(plain)[cause::compute]);
         CHECK(waited.sum() == std::llround(1e6 * charged.total_ms));
-        CHECK(told["shares"]["policies"].get<double>() > 0);
-        CHECK(told["policy_times"]["lru"].contains("cache victims"));
+        CHECK(report_json["shares"]["policies"].get<double>() > 0);
+        CHECK(report_json["policy_times"]["lru"].contains("cache victims"));
         CHECK(to_text(charged).find("of the time inside them: ") != std::string::npos);
     }
 }
 
 TEST_CASE("measured time passes, and is told by call") {
-    const run_report plain = timed(policy_charge::none);
-    const run_report charged = timed(policy_charge::measured);
+    const run_report plain = run_charged(policy_charge::none);
+    const run_report charged = run_charged(policy_charge::measured);
     CHECK(charged.total_ms > plain.total_ms);
     CHECK(charged.tpot_ms.mean > plain.tpot_ms.mean);
-    CHECK(calls_of(charged) == calls_of(timed(policy_charge::declared)));
-    for (const policy_time &one : charged.policy_times) CHECK(one.ms >= 0);
+    CHECK(calls_of(charged) == calls_of(run_charged(policy_charge::declared)));
+    for (const policy_time &policy : charged.policy_times) CHECK(policy.ms >= 0);
 }
 
 TEST_CASE("keys of [emulator] are checked") {
@@ -111,27 +111,29 @@ TEST_CASE("figures are found by their names, whole or shortened") {
     CHECK_FALSE(path_of_figure("it_rate"));
     CHECK_FALSE(path_of_figure(""));
     REQUIRE(find_figure("layers.12.hit_rate") != nullptr);
-    CHECK(find_figure("layers.12.hit_rate")->better == wanted::larger);
+    CHECK(find_figure("layers.12.hit_rate")->better == better_when::larger);
     CHECK(figure_text(figure_unit::share, 0.7125) == "71.2 %");
     CHECK(figure_text(figure_unit::ms, json()) == "-");
     // Each number of a report is one of them.
-    const json told = to_json(timed(policy_charge::declared));
+    const json report_json = to_json(run_charged(policy_charge::declared));
     for (const char *key : {"tokens", "tpot_ms", "warnings", "layers", "misfit", "policy_times"}) {
         CAPTURE(key);
-        CHECK(told.contains(key));
+        CHECK(report_json.contains(key));
         CHECK(path_of_figure(key));
     }
 }
 
 TEST_CASE("the program says what a figure means") {
-    const moorage::test::program on;
-    const auto one = on.run({"help", "hit_rate"});
-    CHECK(one.code == 0);
-    CHECK(one.out.starts_with("experts.hit_rate: hits divided by requested experts\n"));
-    const auto all = on.run({"help", "figures"});
-    CHECK(all.code == 0);
-    for (const auto &[path, figure] : all_figures()) CHECK(all.out.find(path) != std::string::npos);
-    for (const std::string &line : split(all.out, '\n')) CHECK(line.size() <= 80);
+    const moorage::test::program runner;
+    const auto hit_rate_help = runner.run({"help", "hit_rate"});
+    CHECK(hit_rate_help.code == 0);
+    CHECK(
+        hit_rate_help.output.starts_with("experts.hit_rate: hits divided by requested experts\n"));
+    const auto figures_help = runner.run({"help", "figures"});
+    CHECK(figures_help.code == 0);
+    for (const auto &[path, figure] : all_figures())
+        CHECK(figures_help.output.find(path) != std::string::npos);
+    for (const std::string &line : split(figures_help.output, '\n')) CHECK(line.size() <= 80);
     constexpr std::pair<const char *, const char *> headings[] = {
         {"TPOT ms", "tpot_ms.mean: "},
         {"tpot", "tpot_ms.mean: "},
@@ -153,9 +155,9 @@ TEST_CASE("the program says what a figure means") {
         const std::string heading = row.first;
         const std::string part = row.second;
         CAPTURE(heading);
-        const auto how = on.run({"help", heading});
-        CHECK(how.code == 0);
-        CHECK(how.out.find(part) != std::string::npos);
+        const auto heading_help = runner.run({"help", heading});
+        CHECK(heading_help.code == 0);
+        CHECK(heading_help.output.find(part) != std::string::npos);
     }
     for (const auto &row : all_figures()) {
         const std::string_view label = row.second->label;
@@ -163,8 +165,8 @@ TEST_CASE("the program says what a figure means") {
         CHECK(path_of_label(label));
     }
     for (size_t i = 0; i < cause_count; ++i)
-        CHECK(on.run({"help", std::string(label_of(static_cast<cause>(i)))}).code == 0);
-    const auto wrong = on.run({"help", "hit_rat"});
+        CHECK(runner.run({"help", std::string(label_of(static_cast<cause>(i)))}).code == 0);
+    const auto wrong = runner.run({"help", "hit_rat"});
     CHECK(wrong.code == 2);
     CHECK(wrong.says("hit_rate"));
 }

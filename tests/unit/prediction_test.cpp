@@ -21,13 +21,13 @@ using namespace moorage::core;
 namespace {
 
 using values = std::vector<float>;
-using experts_there = std::function<bool(uint32_t layer, uint32_t expert)>;
+using presence_rule = std::function<bool(uint32_t layer, uint32_t expert)>;
 
 const char *const architectures[] = {"mixtral",          "qwen2_moe",   "qwen3_moe", "olmoe",
                                      "deepseek_v2_lite", "deepseek_v3", "phimoe",    "granitemoe",
                                      "gpt_oss",          "glm4_moe"};
 
-values copy_of(std::span<const float> from) { return {from.begin(), from.end()}; }
+values copy_of(std::span<const float> source) { return {source.begin(), source.end()}; }
 
 bool same_bits(const values &a, const values &b) {
     return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
@@ -35,30 +35,32 @@ bool same_bits(const values &a, const values &b) {
 
 // One model being computed, layer by layer, by its own routing.
 struct computation {
-    const model &of;
+    const model &tested_model;
     thread_pool pool{2};
     routing_rule rule;
     std::vector<uint32_t> moe_layers, chosen;
     values weights;
     std::unique_ptr<cpu_model> compute;
 
-    explicit computation(const model &from)
-        : of(from), rule(from.config()), moe_layers(from.config().moe_layers()) {
-        auto made = cpu_model::create(from, pool,
-                                      {.tokens_max = 16,
-                                       .streams = 3,
-                                       .context_max = 32,
-                                       .outputs_max = 16,
-                                       .predict = true});
-        REQUIRE(made.ok());
-        compute = std::move(*made);
+    explicit computation(const model &source_model)
+        : tested_model(source_model),
+          rule(source_model.config()),
+          moe_layers(source_model.config().moe_layers()) {
+        auto created = cpu_model::create(source_model, pool,
+                                         {.tokens_max = 16,
+                                          .streams = 3,
+                                          .context_max = 32,
+                                          .outputs_max = 16,
+                                          .predict = true});
+        REQUIRE(created.ok());
+        compute = std::move(*created);
     }
     // Up to the layer's choice.
     void route(uint32_t layer, size_t tokens) {
-        const uint32_t k = of.config().top_k, experts = of.config().experts;
-        compute->attention(layer);
+        const uint32_t k = tested_model.config().top_k, experts = tested_model.config().experts;
+        compute->run_attention(layer);
         const std::span<const float> correction =
-            of.weights().layers[moe_layers[layer]].correction_bias;
+            tested_model.weights().layers[moe_layers[layer]].correction_bias;
         chosen.resize(tokens * k);
         weights.resize(tokens * k);
         for (size_t token = 0; token < tokens; ++token)
@@ -66,36 +68,36 @@ struct computation {
                         {&chosen[token * k], k}, {&weights[token * k], k});
         compute->route(chosen, weights);
     }
-    std::vector<uint32_t> distinct(uint32_t layer, const experts_there &which) const {
-        std::vector<uint32_t> all = chosen;
-        std::ranges::sort(all);
-        all.erase(std::unique(all.begin(), all.end()), all.end());
-        std::erase_if(all, [&](uint32_t expert) { return !which(layer, expert); });
-        return all;
+    std::vector<uint32_t> distinct(uint32_t layer, const presence_rule &which) const {
+        std::vector<uint32_t> experts = chosen;
+        std::ranges::sort(experts);
+        experts.erase(std::unique(experts.begin(), experts.end()), experts.end());
+        std::erase_if(experts, [&](uint32_t expert) { return !which(layer, expert); });
+        return experts;
     }
 };
 
 // A prompt in chunks, then a batch whose streams stand at different positions.
-std::vector<pass> passes_of(uint32_t vocabulary, random_stream &random) {
-    std::vector<pass> all;
+std::vector<pass> draw_passes(uint32_t vocabulary, random_stream &random) {
+    std::vector<pass> passes;
     uint32_t positions[3] = {0, 0, 0};
-    const auto add = [&](pass &to, uint32_t stream) {
+    const auto add = [&](pass &target, uint32_t stream) {
         pass_token token;
         token.stream = stream;
         token.position = positions[stream]++;
         token.token_id = static_cast<int32_t>(random.below(vocabulary));
         token.output = true;
-        to.tokens.push_back(token);
+        target.tokens.push_back(token);
     };
     for (const auto &[stream, count] : {std::pair{0u, 9u}, {0u, 4u}, {1u, 2u}, {2u, 1u}}) {
-        pass &prompt = all.emplace_back();
+        pass &prompt = passes.emplace_back();
         for (uint32_t i = 0; i < count; ++i) add(prompt, stream);
     }
     for (uint32_t round = 0; round < 3; ++round) {
-        pass &batch = all.emplace_back();
+        pass &batch = passes.emplace_back();
         for (uint32_t stream = 0; stream < 3; ++stream) add(batch, stream);
     }
-    return all;
+    return passes;
 }
 
 struct outcome {
@@ -104,76 +106,81 @@ struct outcome {
 };
 
 // Experts that are there come first, then the prediction where it is asked for, then the others.
-outcome run_all(const model &of, const std::vector<pass> &passes, const experts_there &there,
-                bool predict) {
-    computation on(of);
-    outcome out;
-    const auto layers = static_cast<uint32_t>(on.moe_layers.size());
+outcome run_all(const model &tested_model, const std::vector<pass> &passes,
+                const presence_rule &is_present, bool predict) {
+    computation engine(tested_model);
+    outcome result;
+    const auto layers = static_cast<uint32_t>(engine.moe_layers.size());
     for (const pass &now : passes) {
-        on.compute->begin(now);
+        engine.compute->begin(now);
         for (uint32_t layer = 0; layer < layers; ++layer) {
-            on.route(layer, now.tokens.size());
-            out.router.push_back(copy_of(on.compute->router_logits()));
-            const auto resident = on.distinct(layer, there);
-            const auto absent = on.distinct(
-                layer, [&](uint32_t at, uint32_t expert) { return !there(at, expert); });
-            on.compute->experts(layer, resident);
-            out.predicted.emplace_back();
+            engine.route(layer, now.tokens.size());
+            result.router.push_back(copy_of(engine.compute->router_logits()));
+            const auto resident = engine.distinct(layer, is_present);
+            const auto absent = engine.distinct(layer, [&](uint32_t asked_layer, uint32_t expert) {
+                return !is_present(asked_layer, expert);
+            });
+            engine.compute->run_experts(layer, resident);
+            result.predicted.emplace_back();
             if (predict && layer + 1 < layers) {
-                on.compute->predict(layer, resident);
-                out.predicted.back() = copy_of(on.compute->next_router_logits());
+                engine.compute->predict(layer, resident);
+                result.predicted.back() = copy_of(engine.compute->next_router_logits());
             }
-            on.compute->experts(layer, absent);
+            engine.compute->run_experts(layer, absent);
         }
-        on.compute->head();
-        out.logits.push_back(copy_of(on.compute->logits()));
+        engine.compute->run_head();
+        result.logits.push_back(copy_of(engine.compute->logits()));
     }
-    return out;
+    return result;
 }
 
 // The long way: everything up to the pass and the layer, then the layer without its absent experts.
-values without_absent(const model &of, const std::vector<pass> &passes, size_t last, uint32_t layer,
-                      const experts_there &there) {
-    computation on(of);
-    forward before(*on.compute, of);
-    for (size_t i = 0; i < last; ++i) before(passes[i]);
-    on.compute->begin(passes[last]);
-    for (uint32_t at = 0; at <= layer; ++at) {
-        on.route(at, passes[last].tokens.size());
-        const auto all = [](uint32_t, uint32_t) { return true; };
-        on.compute->experts(at, on.distinct(at, at < layer ? experts_there(all) : there));
+values logits_without_absent(const model &tested_model, const std::vector<pass> &passes,
+                             size_t last, uint32_t layer, const presence_rule &is_present) {
+    computation engine(tested_model);
+    forward compute_pass(*engine.compute, tested_model);
+    for (size_t i = 0; i < last; ++i) compute_pass(passes[i]);
+    engine.compute->begin(passes[last]);
+    for (uint32_t current_layer = 0; current_layer <= layer; ++current_layer) {
+        engine.route(current_layer, passes[last].tokens.size());
+        const auto every = [](uint32_t, uint32_t) { return true; };
+        engine.compute->run_experts(
+            current_layer,
+            engine.distinct(current_layer,
+                            current_layer < layer ? presence_rule(every) : is_present));
     }
-    on.compute->attention(layer + 1);
-    return copy_of(on.compute->router_logits());
+    engine.compute->run_attention(layer + 1);
+    return copy_of(engine.compute->router_logits());
 }
 
-void check_model(const model &of, uint64_t seed) {
+void check_model(const model &tested_model, uint64_t seed) {
     random_stream random(seed, 5);
-    const auto passes = passes_of(of.config().vocabulary, random);
-    const auto layers = static_cast<uint32_t>(of.config().moe_layers().size());
-    std::vector<uint8_t> state(size_t{layers} * of.config().experts);
-    for (uint8_t &one : state) one = random.below(2) == 1;
-    const experts_there some = [&](uint32_t layer, uint32_t expert) {
-        return state[layer * of.config().experts + expert] != 0;
+    const auto passes = draw_passes(tested_model.config().vocabulary, random);
+    const auto layers = static_cast<uint32_t>(tested_model.config().moe_layers().size());
+    std::vector<uint8_t> state(size_t{layers} * tested_model.config().experts);
+    for (uint8_t &present : state) present = random.below(2) == 1;
+    const presence_rule random_experts = [&](uint32_t layer, uint32_t expert) {
+        return state[layer * tested_model.config().experts + expert] != 0;
     };
-    const experts_there none = [](uint32_t, uint32_t) { return false; };
-    const experts_there every = [](uint32_t, uint32_t) { return true; };
+    const presence_rule none = [](uint32_t, uint32_t) { return false; };
+    const presence_rule every = [](uint32_t, uint32_t) { return true; };
 
-    const outcome plain = run_all(of, passes, every, false);
+    const outcome plain = run_all(tested_model, passes, every, false);
     uint64_t right = 0;
-    for (const experts_there *const there : {&some, &none, &every}) {
-        const outcome made = run_all(of, passes, *there, true);
+    for (const presence_rule *const is_present : {&random_experts, &none, &every}) {
+        const outcome result = run_all(tested_model, passes, *is_present, true);
         for (size_t i = 0; i < plain.router.size(); ++i)
-            CHECK(same_bits(made.router[i], plain.router[i]));
+            CHECK(same_bits(result.router[i], plain.router[i]));
         for (size_t i = 0; i < plain.logits.size(); ++i)
-            CHECK(same_bits(made.logits[i], plain.logits[i]));
-        for (size_t at = 0; at < passes.size(); ++at)
+            CHECK(same_bits(result.logits[i], plain.logits[i]));
+        for (size_t pass_index = 0; pass_index < passes.size(); ++pass_index)
             for (uint32_t layer = 0; layer + 1 < layers; ++layer) {
-                const values &predicted = made.predicted[at * layers + layer];
-                CAPTURE(at);
+                const values &predicted = result.predicted[pass_index * layers + layer];
+                CAPTURE(pass_index);
                 CAPTURE(layer);
-                CHECK(same_bits(predicted, without_absent(of, passes, at, layer, *there)));
-                right += same_bits(predicted, plain.router[at * layers + layer + 1]);
+                CHECK(same_bits(predicted, logits_without_absent(tested_model, passes, pass_index,
+                                                                 layer, *is_present)));
+                right += same_bits(predicted, plain.router[pass_index * layers + layer + 1]);
             }
     }
     // Exact where every expert was there, and hardly ever else.
@@ -202,9 +209,9 @@ TEST_CASE("dense layers between those with experts are gone through") {
     REQUIRE(config.layers == 3);
     config.moe = {1, 0, 1};
     config.dense_intermediate = 96;
-    const auto made = random_model(config, {.seed = 3});
-    REQUIRE(made.ok());
-    check_model(**made, 20);
+    const auto generated = random_model(config, {.seed = 3});
+    REQUIRE(generated.ok());
+    check_model(**generated, 20);
 }
 
 TEST_CASE("with every expert resident a run predicts every choice but the first layer's") {

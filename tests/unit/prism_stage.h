@@ -14,11 +14,11 @@ namespace moorage::test {
 
 // `policies` is empty and outlives the result.
 inline std::unique_ptr<core::placement_stage> prism_stage(core::registry &policies,
-                                                          const core::scene &of) {
+                                                          const core::scene &scene) {
     const std::filesystem::path paths[] = {std::filesystem::path(MOORAGE_BINARY_DIR) /
                                            "plugins/placement/prism.so"};
     REQUIRE(policies.scan(paths).ok());
-    auto opened = core::placement_stage::open({"prism", "test.toml:1", {}}, policies, of, 1);
+    auto opened = core::placement_stage::open({"prism", "test.toml:1", {}}, policies, scene, 1);
     REQUIRE(opened.ok());
     return std::move(*opened);
 }

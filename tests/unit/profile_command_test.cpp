@@ -19,12 +19,12 @@ namespace {
 const std::string demo = std::string(MOORAGE_SOURCE_DIR) + "/configs/demo.toml";
 
 // Times of so few tokens mean nothing, so by default any are near enough.
-moorage::test::ended compare(const std::vector<std::string> &more,
-                             const std::string &within = "1000000") {
+moorage::test::program_result compare(const std::vector<std::string> &extra_arguments,
+                                      const std::string &within = "1000000") {
     std::vector<std::string> words{
         "profile",  "compare", demo,    "--profile",           "host",  "--runs",       "1",
         "--within", within,    "--set", "source.max_tokens=4", "--set", "run.threads=1"};
-    words.insert(words.end(), more.begin(), more.end());
+    words.insert(words.end(), extra_arguments.begin(), extra_arguments.end());
     return moorage::test::program().run(words);
 }
 
@@ -38,9 +38,9 @@ const json &row_of(const json &found, const std::string &id, const std::string &
 }  // namespace
 
 TEST_CASE("what would be wrong after measuring is told before") {
-    const auto refused = [](const std::vector<std::string> &more) {
+    const auto refused = [](const std::vector<std::string> &extra_arguments) {
         std::vector<std::string> words{"profile", "measure", "--seconds", "0.01"};
-        words.insert(words.end(), more.begin(), more.end());
+        words.insert(words.end(), extra_arguments.begin(), extra_arguments.end());
         const auto result = moorage::test::program().run(words);
         CHECK(result.code != 0);
         CHECK_FALSE(result.says("measuring"));
@@ -61,7 +61,7 @@ TEST_CASE("what would be wrong after measuring is told before") {
 TEST_CASE("compositions side by side: a row of decode and one of prefill each, by class") {
     const auto result = compare({"--sweep", "memory.experts=48,192", "--json", "-"});
     REQUIRE_MESSAGE(result.code == 0, result.errors);
-    const json found = parse_json(result.out);
+    const json found = parse_json(result.output);
     CHECK(found["rows"].size() == 4);
     CHECK(found["terms"].size() == 2);
     const json cached = row_of(found, "demo experts=48", "decode");
@@ -80,16 +80,16 @@ TEST_CASE("compositions side by side: a row of decode and one of prefill each, b
 TEST_CASE("a row further off than the limit fails the verdict: in text, JSON and the exit code") {
     const auto kept = compare({"--json", "-"});
     REQUIRE_MESSAGE(kept.code == 0, kept.errors);
-    const json good = parse_json(kept.out)["verdict"];
+    const json good = parse_json(kept.output)["verdict"];
     CHECK(good["ok"] == true);
     CHECK(good["rows_off"] == 0);
-    const auto shows = [](const moorage::test::ended &run, const char *line) {
-        return run.out.find(line) != std::string::npos;
+    const auto shows = [](const moorage::test::program_result &run, const char *line) {
+        return run.output.find(line) != std::string::npos;
     };
     CHECK(shows(compare({}), "verdict: ok, none of 2 rows off by more than 100000000.0 %\n"));
-    const auto off = compare({"--json", "-"}, "0");
-    CHECK(off.code == 1);
-    const json bad = parse_json(off.out)["verdict"];
+    const auto deviating = compare({"--json", "-"}, "0");
+    CHECK(deviating.code == 1);
+    const json bad = parse_json(deviating.output)["verdict"];
     CHECK(bad["ok"] == false);
     CHECK(bad["rows_off"] == 2);
     CHECK(bad["within"] == 0);
@@ -106,11 +106,11 @@ TEST_CASE("runs that offload little have no figures of offloading") {
     };
     CHECK(offloading("48", "40").code == 0);  // a quarter of them
     const auto refused = [&](const std::string &experts, const std::string &tokens,
-                             const std::string &why) {
+                             const std::string &reason) {
         const auto run = offloading(experts, tokens);
         CHECK(run.code == 1);
-        CHECK_MESSAGE(run.says("demo on emulator: " + why), run.errors);
-        CHECK(run.out.find(" ms ") == std::string::npos);
+        CHECK_MESSAGE(run.says("demo on emulator: " + reason), run.errors);
+        CHECK(run.output.find(" ms ") == std::string::npos);
     };
     // All are there; next to none; a few tokens ask for fewer than there are slots for.
     refused("192", "40", "100.0 % of the experts were there, not 50.0 % to 90.0 %: no figure of");
@@ -124,7 +124,7 @@ TEST_CASE("experts on the CPU are a class of their own, and text has the layout 
     for (const char *part :
          {"CPU layers\n", "prefill\n", "measured", "median error", "emulated speed over measured",
           "time per token, mean", "decode, by cause", "prefill, by cause", "Furthest apart: "})
-        CHECK_MESSAGE(result.out.find(part) != std::string::npos, part, "\n", result.out);
+        CHECK_MESSAGE(result.output.find(part) != std::string::npos, part, "\n", result.output);
     CHECK(compare({"--sweep", "nonsense"}).code == 2);
 }
 

@@ -26,9 +26,10 @@ TEST_CASE("a part of this build opens; what is missing, no part or of another bu
     CHECK_MESSAGE(missing.find("cannot be opened") != missing.npos, missing);
     const std::string policy = refusal_of("cache/lru.so");
     CHECK_MESSAGE(policy.find("exports no moorage_program_part") != policy.npos, policy);
-    const std::string other = refusal_of("../tests/parts/other_build.so");
-    CHECK_MESSAGE(other.find("another build of the program: 0.0.0, another compiler") != other.npos,
-                  other);
+    const std::string other_build = refusal_of("../tests/parts/other_build.so");
+    CHECK_MESSAGE(other_build.find("another build of the program: 0.0.0, another compiler") !=
+                      other_build.npos,
+                  other_build);
 }
 
 TEST_CASE("the search for policies passes parts of the program by") {

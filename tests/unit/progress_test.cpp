@@ -140,10 +140,10 @@ TEST_CASE("a line while something loads: what, how long, and gone at the end") {
 
 TEST_CASE("processes that are forked later count together") {
     progress shown("rows", 10, ::open("/dev/null", O_WRONLY | O_CLOEXEC));
-    for (const uint64_t by : {3, 4}) {
+    for (const uint64_t count : {3, 4}) {
         const pid_t child = ::fork();
         if (child == 0) {
-            shown.advance(by);
+            shown.advance(count);
             ::_exit(0);
         }
         REQUIRE(::waitpid(child, nullptr, 0) == child);

@@ -22,9 +22,9 @@ TEST_CASE("a trace that others have counted") {
     const auto source = trace::open(file);
     REQUIRE(source.ok());
     // 96 slots are one token's working set; the count is the study's, made with another simulator.
-    CHECK(counted(*source, job_of("lru", 96)).misses == 1'477'478);
-    CHECK(counted(*source, job_of("llru", 96)).misses == 1'477'478);
-    CHECK(counted(*source, job_of("lru", 96, order::token, sharing::per_layer)).misses ==
+    CHECK(count_replay(*source, job_of("lru", 96)).misses == 1'477'478);
+    CHECK(count_replay(*source, job_of("llru", 96)).misses == 1'477'478);
+    CHECK(count_replay(*source, job_of("lru", 96, order::token, sharing::per_layer)).misses ==
           1'477'478);
 }
 

@@ -36,7 +36,7 @@ std::vector<float> values_of(weight_type type, std::span<const std::byte> bytes,
     return values;
 }
 
-std::vector<float> through(weight_type type, std::span<const float> row) {
+std::vector<float> quantise_and_restore(weight_type type, std::span<const float> row) {
     return values_of(type, packed(type, row), row.size());
 }
 
@@ -153,7 +153,7 @@ TEST_CASE("scales in codes of their own come back, the greatest too") {
             const int code = i % 16 == 0 ? -count : (i * 7 + i / 16) % (2 * count) - count;
             x[static_cast<size_t>(i)] = static_cast<float>(code) * (i < 16 ? 1.0F : 0.5F);
         }
-        CHECK(through(type, x) == x);
+        CHECK(quantise_and_restore(type, x) == x);
     }
 }
 
@@ -162,18 +162,18 @@ TEST_CASE("errors stay within the steps of the formats") {
     for (int round = 0; round < 200; ++round) {
         std::normal_distribution<float> normal(round % 3 == 0 ? 0.3F : 0, 0.02F * (1 + round % 7));
         std::vector<float> x(256);
-        for (float &one : x) one = normal(random);
+        for (float &value : x) value = normal(random);
         if (round % 5 == 0) x[round] *= 6;
         const double low = *std::ranges::min_element(x), high = *std::ranges::max_element(x);
         for (const weight_type type : written) {
             CAPTURE(std::string(name_of(type)));
             REQUIRE(can_quantise(type));
-            const std::vector<float> made = through(type, x);
+            const std::vector<float> restored = quantise_and_restore(type, x);
             double worst = 0;
             for (size_t i = 0; i < x.size(); ++i)
-                worst = std::max(worst, std::abs(double{made[i]} - x[i]));
+                worst = std::max(worst, std::abs(double{restored[i]} - x[i]));
             CHECK(worst <= bound_of(type, low, high) * (1 + 1e-6));
-            CHECK(std::sqrt(squared_error(made, x) / 256) <= rms_bound_of(type, low, high));
+            CHECK(std::sqrt(squared_error(restored, x) / 256) <= rms_bound_of(type, low, high));
         }
     }
 }
@@ -182,19 +182,20 @@ TEST_CASE("zeros, one value, and scales of every size are kept") {
     for (const weight_type type : written) {
         CAPTURE(std::string(name_of(type)));
         std::vector<float> x(256, 0);
-        CHECK(squared_error(through(type, x), x) == 0);
+        CHECK(squared_error(quantise_and_restore(type, x), x) == 0);
         x[77] = 1;
-        const std::vector<float> one = through(type, x);
-        CHECK(one[77] == doctest::Approx(1).epsilon(0.02));
+        const std::vector<float> restored = quantise_and_restore(type, x);
+        CHECK(restored[77] == doctest::Approx(1).epsilon(0.02));
         // IQ4's tables have no zero: 31 values of a group are 1 / 127.
-        CHECK(squared_error(one, x) < 0.002);
+        CHECK(squared_error(restored, x) < 0.002);
         for (const float size : {1e-3F, 1e4F}) {
             std::mt19937_64 random(3);
             std::normal_distribution<float> normal(0, size);
             for (float &value : x) value = normal(random);
-            const std::vector<float> made = through(type, x);
-            CHECK(std::ranges::all_of(made, [](float value) { return std::isfinite(value); }));
-            const double share = squared_error(made, x) / squared_error(x, std::vector<float>(256));
+            const std::vector<float> restored = quantise_and_restore(type, x);
+            CHECK(std::ranges::all_of(restored, [](float value) { return std::isfinite(value); }));
+            const double share =
+                squared_error(restored, x) / squared_error(x, std::vector<float>(256));
             CHECK(share < 0.2);
         }
     }
@@ -206,10 +207,10 @@ TEST_CASE("what mxfp4 can say comes back as it was") {
     for (int round = 0; round < 500; ++round) {
         std::vector<float> x(32);
         const uint64_t kinds = 1 + random() % 8;
-        for (float &one : x)
-            one = std::ldexp(codes[random() % kinds], static_cast<int>(round % 200) - 100) *
-                  (random() % 2 == 0 ? 1.0F : -1.0F);
-        CHECK(squared_error(through(weight_type::mxfp4_gguf, x), x) == 0);
+        for (float &value : x)
+            value = std::ldexp(codes[random() % kinds], static_cast<int>(round % 200) - 100) *
+                    (random() % 2 == 0 ? 1.0F : -1.0F);
+        CHECK(squared_error(quantise_and_restore(weight_type::mxfp4_gguf, x), x) == 0);
     }
 }
 
@@ -247,25 +248,25 @@ TEST_CASE("as near as ggml's own files") {
         const bool one_scale = type == weight_type::q8_0 || type == weight_type::q4_0 ||
                                type == weight_type::q4_1 || type == weight_type::q5_0 ||
                                type == weight_type::q5_1 || format_of(type).block == 1;
-        double own = 0, theirs = 0;
+        double own_error = 0, their_error = 0;
         for (size_t row = 0; row < rows; ++row) {
             std::vector<float> x(columns), read(columns);
             std::memcpy(x.data(), source->bytes.data() + row * columns * 4, columns * 4);
             std::memcpy(read.data(), values->bytes.data() + row * columns * 4, columns * 4);
-            const std::vector<std::byte> made = packed(type, x);
+            const std::vector<std::byte> packed_row = packed(type, x);
             const std::span<const std::byte> stored =
-                bytes->bytes.subspan(row * made.size(), made.size());
+                bytes->bytes.subspan(row * packed_row.size(), packed_row.size());
             CAPTURE(row);
-            if (one_scale) CHECK(std::ranges::equal(made, stored));
+            if (one_scale) CHECK(std::ranges::equal(packed_row, stored));
             // Blocks of every size: each error over the block's own sum of squares.
             const double size = squared_error(x, std::vector<float>(columns));
             if (size == 0 || !std::isfinite(size)) continue;
-            own += squared_error(values_of(type, made, columns), x) / size;
-            theirs += squared_error(read, x) / size;
+            own_error += squared_error(values_of(type, packed_row, columns), x) / size;
+            their_error += squared_error(read, x) / size;
         }
-        MESSAGE(name << ": squared error over squares " << own / static_cast<double>(rows)
-                     << ", ggml's " << theirs / static_cast<double>(rows));
-        CHECK(own <= theirs * 1.0001);
+        MESSAGE(name << ": squared error over squares " << own_error / static_cast<double>(rows)
+                     << ", ggml's " << their_error / static_cast<double>(rows));
+        CHECK(own_error <= their_error * 1.0001);
     }
 }
 

@@ -45,12 +45,12 @@ TEST_CASE("numbers are written as they are read, and given the unit that they lo
     CHECK(short_quantity_text(1e7, bytes) == "10 MB");
     for (const quantity_unit unit : all_units)
         for (const double number : {0.001, 7.0, 25.3, 1e6, 3e12}) {
-            const auto one = parse_quantity(quantity_text(number, unit), unit),
-                       other = parse_quantity(short_quantity_text(number, unit), unit);
+            const auto parsed = parse_quantity(quantity_text(number, unit), unit),
+                       parsed_short = parse_quantity(short_quantity_text(number, unit), unit);
             CAPTURE(name_of(unit));
-            REQUIRE((one.ok() && other.ok()));
-            CHECK(*one == doctest::Approx(number));
-            CHECK(*other == doctest::Approx(number));
+            REQUIRE((parsed.ok() && parsed_short.ok()));
+            CHECK(*parsed == doctest::Approx(number));
+            CHECK(*parsed_short == doctest::Approx(number));
         }
     // The likely unit fits; only others fit; none fits.
     CHECK(likely_quantity_text(25.3, bytes_per_s, 1e6, 1e14, "GB/s") == "25.3 GB/s");

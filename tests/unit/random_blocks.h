@@ -31,10 +31,10 @@ inline constexpr half_place half_places[] = {
 
 // Puts such scales into a block of random bytes.
 inline void moderate_scales(std::mt19937_64 &random, weight_type type, std::byte *block) {
-    for (const half_place &one : half_places) {
-        if (one.type != type) continue;
+    for (const half_place &place : half_places) {
+        if (place.type != type) continue;
         const auto half = static_cast<uint16_t>((random() & 0x83ff) | (3 + random() % 6) << 10);
-        std::memcpy(block + one.offset, &half, sizeof half);
+        std::memcpy(block + place.offset, &half, sizeof half);
     }
     if (type == weight_type::mxfp4_gguf) *block = std::byte(118 + random() % 8);
     const float scale = small_scale(random);
@@ -50,7 +50,8 @@ inline void moderate_scales(std::mt19937_64 &random, weight_type type, std::byte
 // Every block of a row of random bytes.
 inline void moderate_row(std::mt19937_64 &random, weight_type type, std::span<std::byte> row) {
     const size_t step = type == weight_type::fp8 ? 1 : format_of(type).bytes;
-    for (size_t at = 0; at < row.size(); at += step) moderate_scales(random, type, &row[at]);
+    for (size_t offset = 0; offset < row.size(); offset += step)
+        moderate_scales(random, type, &row[offset]);
 }
 // Scales outside the blocks; for int4_ordered those of groups, with their zero points.
 inline void moderate_scales_apart(std::mt19937_64 &random, weight_type type,

@@ -28,14 +28,14 @@ namespace {
 constexpr uint32_t tokens = 256;
 
 // After a prompt of different tokens.
-expert_spread spread_of(const model &of) {
-    const model_config &config = of.config();
+expert_spread spread_of(const model &model) {
+    const model_config &config = model.config();
     const auto layers = static_cast<uint32_t>(config.moe_layers().size());
     expert_spread spread(layers, config.experts, config.top_k);
     thread_pool pool(1);
-    auto compute = cpu_model::create(of, pool, {.tokens_max = tokens, .context_max = tokens});
+    auto compute = cpu_model::create(model, pool, {.tokens_max = tokens, .context_max = tokens});
     REQUIRE_MESSAGE(compute.ok(), (compute ? "" : compute.failure().text));
-    forward run(**compute, of);
+    forward run(**compute, model);
     run.watch([&](uint32_t layer, std::span<const uint32_t> chosen) { spread.add(layer, chosen); });
     std::vector<int32_t> ids(tokens);
     for (uint32_t i = 0; i < tokens; ++i) ids[i] = static_cast<int32_t>(1 + i * 7919 % 1000);
@@ -43,42 +43,42 @@ expert_spread spread_of(const model &of) {
     return spread;
 }
 
-void check_spread(const model &of) {
-    const expert_spread spread = spread_of(of);
+void check_spread(const model &model) {
+    const expert_spread spread = spread_of(model);
     INFO(spread.text());
     const status sound = spread.check();
     CHECK_MESSAGE(sound.ok(), (sound ? "" : sound.failure().text));
 }
 
 // The mean in standard deviations of the values.
-double mean_of(const matrix &of) {
+double mean_of(const matrix &matrix) {
     double sum = 0, squares = 0;
-    std::vector<float> row(of.columns);
-    for (uint32_t at = 0; at < of.rows; ++at) {
-        read_row(of, at, row);
+    std::vector<float> row(matrix.columns);
+    for (uint32_t row_index = 0; row_index < matrix.rows; ++row_index) {
+        read_row(matrix, row_index, row);
         for (const float value : row) sum += value, squares += double{value} * value;
     }
-    const double count = static_cast<double>(of.rows) * of.columns;
+    const double count = static_cast<double>(matrix.rows) * matrix.columns;
     return sum / count / std::sqrt(squares / count);
 }
 
-size_t distinct_rows(const matrix &of) {
-    std::set<std::vector<float>> all;
-    for (uint32_t at = 0; at < of.rows; ++at) {
-        std::vector<float> row(of.columns);
-        read_row(of, at, row);
-        all.insert(std::move(row));
+size_t distinct_rows(const matrix &matrix) {
+    std::set<std::vector<float>> distinct;
+    for (uint32_t row_index = 0; row_index < matrix.rows; ++row_index) {
+        std::vector<float> row(matrix.columns);
+        read_row(matrix, row_index, row);
+        distinct.insert(std::move(row));
     }
-    return all.size();
+    return distinct.size();
 }
 
-void check_weights(const model &of) {
-    for (const layer_weights &layer : of.weights().layers) {
+void check_weights(const model &model) {
+    for (const layer_weights &layer : model.weights().layers) {
         CHECK(distinct_rows(layer.router) == layer.router.rows);
         CHECK(std::abs(mean_of(layer.router)) < 0.03);
         for (const mlp_weights &expert : layer.experts)
-            for (const matrix *one : {&expert.gate, &expert.up, &expert.down})
-                CHECK(std::abs(mean_of(*one)) < 0.03);
+            for (const matrix *projection : {&expert.gate, &expert.up, &expert.down})
+                CHECK(std::abs(mean_of(*projection)) < 0.03);
     }
 }
 
@@ -92,21 +92,21 @@ TEST_CASE("what independent uniform routing reaches is what drawing shows") {
     double reached = 0;
     constexpr uint32_t rounds = 4000, experts = 12, top_k = 3, passes = 4;
     for (uint32_t round = 0; round < rounds; ++round) {
-        std::set<uint64_t> all;
+        std::set<uint64_t> distinct;
         for (uint32_t pass = 0; pass < passes; ++pass) {
             std::set<uint64_t> chosen;
             while (chosen.size() < top_k) chosen.insert(random.next() % experts);
-            all.insert(chosen.begin(), chosen.end());
+            distinct.insert(chosen.begin(), chosen.end());
         }
-        reached += static_cast<double>(all.size()) / rounds;
+        reached += static_cast<double>(distinct.size()) / rounds;
     }
     CHECK(uniform_spread(experts, top_k, passes) == doctest::Approx(reached).epsilon(0.01));
 }
 
 TEST_CASE("fewer experts than four fifths of that are refused, by layer") {
     expert_spread spread(2, 8, 2);
-    const std::vector<uint32_t> all{0, 1, 2, 3, 4, 5, 6, 7}, few{0, 1, 1, 0, 0, 1, 2, 0};
-    spread.add(0, all);
+    const std::vector<uint32_t> balanced{0, 1, 2, 3, 4, 5, 6, 7}, few{0, 1, 1, 0, 0, 1, 2, 0};
+    spread.add(0, balanced);
     spread.add(1, few);
     CHECK(spread.of_layer(0) == 8);
     CHECK(spread.least() == 3);
@@ -155,10 +155,10 @@ TEST_CASE("a random model in memory spreads") {
                    hidden),
             "random");
         REQUIRE_MESSAGE(config.ok(), (config ? "" : config.failure().text));
-        const auto made = random_model(*config, {.seed = 3});
-        REQUIRE(made.ok());
-        check_weights(**made);
-        check_spread(**made);
+        const auto generated = random_model(*config, {.seed = 3});
+        REQUIRE(generated.ok());
+        check_weights(**generated);
+        check_spread(**generated);
     }
 }
 

@@ -56,19 +56,19 @@ public:
         std::normal_distribution<float> normal(0, 0.3f);
         for (uint32_t row = 0; row < rows; ++row)
             for (uint32_t column = 0; column < columns; ++column) {
-                std::byte *const at =
+                std::byte *const element =
                     bytes_.data() + 1 + row * matrix_.row_bytes +
                     (type == weight_type::mxfp4 ? column / 2 : bytes_of_columns(type, column));
                 double &value = values_[size_t{row} * columns + column];
                 if (type == weight_type::mxfp4) {
-                    const auto pair = std::to_integer<uint32_t>(*at);
+                    const auto pair = std::to_integer<uint32_t>(*element);
                     const uint32_t code = column % 2 ? pair >> 4 : pair & 15;
                     const auto exponent = std::to_integer<int>(
                         scales_[1 + row * matrix_.scale_row_bytes + column / 32]);
                     value = std::ldexp(code & 8 ? -FP4[code & 7] : FP4[code & 7], exponent - 127);
                 } else if (type == weight_type::f32) {
                     const float single = normal(random);
-                    std::memcpy(at, &single, sizeof single);
+                    std::memcpy(element, &single, sizeof single);
                     value = single;
                 } else {
                     // Exponents around those of 0.1, all signs and fractions.
@@ -77,7 +77,7 @@ public:
                         type == weight_type::f16
                             ? (noise & 0x83ff) | (8 + (noise >> 16) % 6) << 10
                             : (noise & 0x807f) | (119 + (noise >> 16) % 6) << 7);
-                    std::memcpy(at, &bits, sizeof bits);
+                    std::memcpy(element, &bits, sizeof bits);
                     value = type == weight_type::f16 ? value_of_half(bits) : value_of_bfloat(bits);
                 }
             }
@@ -141,9 +141,9 @@ public:
     float &at(uint32_t row, uint32_t i) { return values_[1 + row * stride_ + i]; }
     float at(uint32_t row, uint32_t i) const { return values_[1 + row * stride_ + i]; }
     // Compares byte for byte, with the gaps and their NaN.
-    bool same_bits(const float_rows &other) const {
-        return values_.size() == other.values_.size() &&
-               std::memcmp(values_.data(), other.values_.data(), values_.size() * sizeof(float)) ==
+    bool same_bits(const float_rows &right) const {
+        return values_.size() == right.values_.size() &&
+               std::memcmp(values_.data(), right.values_.data(), values_.size() * sizeof(float)) ==
                    0;
     }
 

@@ -28,15 +28,16 @@ namespace {
 // Judges as nodes do: a text is a plan, one of another cluster, or neither.
 plan_opinion judged_by_name(uint64_t, const std::string &text) {
     if (text.starts_with("plan")) return {};
-    if (text.starts_with("other")) return {plan_opinion::worth::of_another, "it is of another"};
+    if (text.starts_with("other"))
+        return {plan_opinion::worth::of_other_cluster, "it is of another"};
     return {plan_opinion::worth::nonsense, "it is no plan"};
 }
 
-opener judged(const opener &open) {
+opener with_judgement(const opener &open) {
     return [open] {
-        opened made = open();
-        made->judge_plans(judged_by_name);
-        return made;
+        opened registry = open();
+        registry->set_plan_judge(judged_by_name);
+        return registry;
     };
 }
 
@@ -59,8 +60,8 @@ std::vector<std::string> no_plans() {
 }
 
 std::string text_of(const std::filesystem::path &file) {
-    std::ifstream in(file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
+    std::ifstream input(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(input), {}};
 }
 
 // Acts like an operator or a stranger with etcdctl.
@@ -91,38 +92,38 @@ std::string value_of(const etcd_fake &etcd, const std::string &key) {
 
 TEST_CASE("a directory: what is no plan counts for nobody, and the leader writes over it") {
     set_log_level(log_level::off);
-    const toy::folder at;
-    const opener open = judged(in_directory(at));
+    const toy::folder directory;
+    const opener open = with_judgement(directory_opener(directory));
     const opened first = open(), second = open();
     REQUIRE(first->announce("one", "here").ok());
     REQUIRE(second->announce("two", "there").ok());
     // Before any plan is known, too.
-    at.write("registry/plan", "18446744073709551615\nplan at the end");
+    directory.write("registry/plan", "18446744073709551615\nplan at the end");
     REQUIRE(first->turn(0).ok());
     CHECK(first->state().epoch == 0);
     REQUIRE(*first->lead());
     REQUIRE(*first->put_plan(0, 3, "plan three"));
-    const auto in_force = [](const opened &of) {
-        return of->state().epoch == 3 && of->state().plan == "plan three";
+    const auto in_force = [](const opened &registry) {
+        return registry->state().epoch == 3 && registry->state().plan == "plan three";
     };
     REQUIRE(second->turn(0).ok());
     REQUIRE(in_force(second));
     const std::string good = "3\nplan three";
-    const auto there = [&] { return text_of(at / "registry/plan"); };
+    const auto stored_plan = [&] { return text_of(directory / "registry/plan"); };
     for (const std::string &text : no_plans()) {
         CAPTURE(text);
         for (const bool removed : {false, true}) {
-            at.write("registry/plan", text);
+            directory.write("registry/plan", text);
             REQUIRE(second->turn(0).ok());
             CHECK(in_force(second));
             // An operator may remove the file. The plan in force comes back.
             if (removed) {
-                std::filesystem::remove(at / "registry/plan");
+                std::filesystem::remove(directory / "registry/plan");
                 REQUIRE(second->turn(0).ok());
             }
             REQUIRE(first->turn(0).ok());
             CHECK(in_force(first));
-            CHECK(there() == good);
+            CHECK(stored_plan() == good);
             REQUIRE(second->turn(0).ok());
             CHECK(second->state().damaged.empty());
             const opened newcomer = open();
@@ -131,17 +132,17 @@ TEST_CASE("a directory: what is no plan counts for nobody, and the leader writes
         }
     }
     // A plan of another cluster is left alone. It blocks only its writer.
-    at.write("registry/plan", "7\nother plan");
+    directory.write("registry/plan", "7\nother plan");
     REQUIRE(first->turn(0).ok());
     CHECK(in_force(first));
-    CHECK(there() == "7\nother plan");
+    CHECK(stored_plan() == "7\nother plan");
     const auto refused = first->put_plan(3, 4, "plan four");
     REQUIRE_FALSE(refused.ok());
     CHECK(refused.failure().text.find("it is of another") != std::string::npos);
-    std::filesystem::remove(at / "registry/plan");
+    std::filesystem::remove(directory / "registry/plan");
     // A plan by hand that is one counts.
     const uint64_t near = 3 + cluster_registry::epoch_step_max;
-    at.write("registry/plan", format("{}\nplan by hand", near));
+    directory.write("registry/plan", format("{}\nplan by hand", near));
     REQUIRE(first->turn(0).ok());
     CHECK(first->state().epoch == near);
     CHECK_FALSE(first->put_plan(near, cluster_registry::epoch_max + 1, "plan").ok());
@@ -149,40 +150,42 @@ TEST_CASE("a directory: what is no plan counts for nobody, and the leader writes
 
 TEST_CASE("a directory: pipes, links, folders and the locks of strangers stop nobody") {
     set_log_level(log_level::off);
-    const toy::folder at;
-    const opener open = judged(in_directory(at));
+    const toy::folder directory;
+    const opener open = with_judgement(directory_opener(directory));
     const opened first = open(), second = open();
     REQUIRE(first->announce("one", "here").ok());
     REQUIRE(second->announce("two", "there").ok());
     REQUIRE(*first->lead());
     REQUIRE(*first->put_plan(0, 3, "plan three"));
     REQUIRE(second->turn(0).ok());
-    REQUIRE(::mkfifo((at / "pipe").c_str(), 0600) == 0);
+    REQUIRE(::mkfifo((directory / "pipe").c_str(), 0600) == 0);
     const std::vector<std::function<void(const std::string &)>> odd = {
         [&](const std::string &place) { REQUIRE(::mkfifo(place.c_str(), 0600) == 0); },
-        [&](const std::string &place) { std::filesystem::create_symlink(at / "pipe", place); },
+        [&](const std::string &place) {
+            std::filesystem::create_symlink(directory / "pipe", place);
+        },
         [&](const std::string &place) { std::filesystem::create_symlink("/dev/zero", place); },
         [&](const std::string &place) { std::filesystem::create_symlink(place, place); },
         [&](const std::string &place) { std::filesystem::create_directory(place); }};
-    for (size_t how = 0; how < odd.size(); ++how)
+    for (size_t kind = 0; kind < odd.size(); ++kind)
         for (const char *name : {"plan", "leader", "members/one", "members/ghost", "notes/wish"}) {
-            CAPTURE(how);
+            CAPTURE(kind);
             CAPTURE(name);
-            const std::string place = (at / ("registry/" + std::string(name))).string();
+            const std::string place = (directory / ("registry/" + std::string(name))).string();
             std::filesystem::remove(place);
-            odd[how](place);
+            odd[kind](place);
             REQUIRE(second->turn(0).ok());
             CHECK(second->state().epoch == 3);
             REQUIRE(first->turn(0).ok());
             REQUIRE(first->put_note("wish", "x").ok());
             REQUIRE(second->turn(0).ok());
-            CHECK(notes(second->state(), "wish", "x"));
+            CHECK(has_note(second->state(), "wish", "x"));
             CHECK(second->state().leader == "one");
             CHECK(second->state().members.contains("one"));
-            CHECK(text_of(at / "registry/plan") == "3\nplan three");
+            CHECK(text_of(directory / "registry/plan") == "3\nplan three");
         }
     const auto lock = [&](const char *name) {
-        const int file = ::open((at / (std::string("registry/") + name)).c_str(),
+        const int file = ::open((directory / (std::string("registry/") + name)).c_str(),
                                 O_RDWR | O_CREAT | O_CLOEXEC, 0600);
         REQUIRE(::flock(file, LOCK_EX | LOCK_NB) == 0);
         return file;
@@ -212,54 +215,54 @@ TEST_CASE("a directory: pipes, links, folders and the locks of strangers stop no
 TEST_CASE("a gateway: what is no plan counts for nobody, and the leader writes over it") {
     set_log_level(log_level::off);
     etcd_fake etcd;
-    const opener open = judged(at_endpoints({etcd.address}));
+    const opener open = with_judgement(at_endpoints({etcd.address}));
     const opened first = open(), second = open();
-    say(*first, "one", "here");
-    say(*second, "two", "there");
+    announce(*first, "one", "here");
+    announce(*second, "two", "there");
     tell_etcd(etcd, "/v3/kv/put", "plan", "18446744073709551615\nplan at the end");
-    REQUIRE(leads(*first));
+    REQUIRE(wait_to_lead(*first));
     CHECK(first->state().epoch == 0);
     REQUIRE(*first->put_plan(0, 3, "plan three"));
-    const auto in_force = [](const registry_state &of) {
-        return of.epoch == 3 && of.plan == "plan three" && of.damaged.empty();
+    const auto in_force = [](const registry_state &state) {
+        return state.epoch == 3 && state.plan == "plan three" && state.damaged.empty();
     };
     const std::string good = "3\nplan three";
-    CHECK(comes(*second, in_force));
+    CHECK(wait_until(*second, in_force));
     for (const std::string &text : no_plans()) {
         CAPTURE(text);
         tell_etcd(etcd, "/v3/kv/put", "plan", text);
-        CHECK(comes(*second, [](const auto &of) { return !of.damaged.empty(); }));
+        CHECK(wait_until(*second, [](const auto &state) { return !state.damaged.empty(); }));
         CHECK(second->state().epoch == 3);
-        CHECK(comes(*first, [&](const auto &) { return value_of(etcd, "plan") == good; }));
-        CHECK(comes(*second, in_force));
+        CHECK(wait_until(*first, [&](const auto &) { return value_of(etcd, "plan") == good; }));
+        CHECK(wait_until(*second, in_force));
     }
     // Removed, or forgotten with everything else: the leader brings it back.
     tell_etcd(etcd, "/v3/kv/deleterange", "plan");
-    CHECK(comes(*first, [&](const auto &) { return value_of(etcd, "plan") == good; }));
+    CHECK(wait_until(*first, [&](const auto &) { return value_of(etcd, "plan") == good; }));
     etcd.forget();
-    CHECK(comes(*first, [&](const auto &) {
+    CHECK(wait_until(*first, [&](const auto &) {
         const auto ignored = second->turn(0);
         const auto led = first->lead();
         return led && *led && value_of(etcd, "plan") == good;
     }));
     // The plan of another cluster stays.
     tell_etcd(etcd, "/v3/kv/put", "plan", "7\nother plan");
-    CHECK(comes(*first, [](const auto &of) { return !of.damaged.empty(); }));
+    CHECK(wait_until(*first, [](const auto &state) { return !state.damaged.empty(); }));
     CHECK(first->turn(0).ok());
     CHECK(value_of(etcd, "plan") == "7\nother plan");
     CHECK_FALSE(first->put_plan(3, 4, "plan four").ok());
     tell_etcd(etcd, "/v3/kv/put", "plan", "4\nplan four");
-    CHECK(comes(*second, [](const auto &of) { return of.epoch == 4; }));
+    CHECK(wait_until(*second, [](const auto &state) { return state.epoch == 4; }));
 }
 
 TEST_CASE("a gateway: a leader that somebody wrote leads nobody, and is taken over") {
     set_log_level(log_level::off);
     etcd_fake etcd;
-    const opener open = judged(at_endpoints({etcd.address}));
+    const opener open = with_judgement(at_endpoints({etcd.address}));
     const opened first = open(), second = open();
-    say(*first, "one", "here");
-    say(*second, "two", "there");
-    REQUIRE(leads(*first));
+    announce(*first, "one", "here");
+    announce(*second, "two", "there");
+    REQUIRE(wait_to_lead(*first));
     REQUIRE(*first->put_plan(0, 3, "plan three"));
     for (const char *name : {"two", "!!"}) {
         CAPTURE(name);
@@ -270,12 +273,12 @@ TEST_CASE("a gateway: a leader that somebody wrote leads nobody, and is taken ov
         CHECK_FALSE(*first->put_plan(epoch, epoch + 1, "plan of two leaders"));
         CHECK(value_of(etcd, "plan") == format("{}\n{}", epoch, first->state().plan));
         CHECK_FALSE(first->leads());
-        CHECK(comes(*second, [&](const auto &) {
+        CHECK(wait_until(*second, [&](const auto &) {
             const auto turned = first->turn(0);
             const auto led = first->lead();
             return led && *led;
         }));
-        CHECK(comes(*second, [](const auto &of) { return of.leader == "one"; }));
+        CHECK(wait_until(*second, [](const auto &state) { return state.leader == "one"; }));
         CHECK(*first->put_plan(epoch, epoch + 1, "plan of one leader"));
     }
 }

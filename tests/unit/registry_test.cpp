@@ -41,26 +41,26 @@ bool contains(const std::string &text, const char *part) {
     return text.find(part) != std::string::npos;
 }
 
-core::status scan(core::registry &all, const std::vector<fs::path> &paths) {
-    return all.scan(paths);
+core::status scan(core::registry &registry, const std::vector<fs::path> &paths) {
+    return registry.scan(paths);
 }
 
 std::string reason_of(const fs::path &file) {
-    core::registry all;
-    REQUIRE(scan(all, {file}).ok());
-    CHECK(all.policies().empty());
-    REQUIRE(all.refusals().size() == 1);
-    CHECK(all.refusals()[0].path == file);
-    return all.refusals()[0].reason;
+    core::registry registry;
+    REQUIRE(scan(registry, {file}).ok());
+    CHECK(registry.policies().empty());
+    REQUIRE(registry.refusals().size() == 1);
+    CHECK(registry.refusals()[0].path == file);
+    return registry.refusals()[0].reason;
 }
 
 }  // namespace
 
 TEST_CASE("a library with two policies gives both, with their parameters") {
-    core::registry all;
-    REQUIRE(scan(all, {build / "probe/probe.so"}).ok());
-    REQUIRE(all.policies().size() == 2);
-    const core::policy &probe = all.policies()[0];
+    core::registry registry;
+    REQUIRE(scan(registry, {build / "probe/probe.so"}).ok());
+    REQUIRE(registry.policies().size() == 2);
+    const core::policy &probe = registry.policies()[0];
     CHECK(probe.name() == "probe");
     CHECK(probe.is("cache"));
     CHECK(probe.is("moorage.cache/1"));
@@ -71,8 +71,8 @@ TEST_CASE("a library with two policies gives both, with their parameters") {
     CHECK(probe.params[0].integer_max == 64);
     CHECK(probe.params[1].real_default == 0.5);
     CHECK(std::string(probe.descriptor->plugin_version) == "2.1.0");
-    CHECK(all.policies()[1].is("prefetch"));
-    CHECK(all.refusals().empty());
+    CHECK(registry.policies()[1].is("prefetch"));
+    CHECK(registry.refusals().empty());
 }
 
 TEST_CASE("a library is refused for its reason") {
@@ -113,31 +113,32 @@ TEST_CASE("a library is refused for its reason") {
 
 TEST_CASE("a name that two libraries claim is an error that names both, unless one is meant") {
     folder temporary;
-    const fs::path one = temporary.path / "one", other = temporary.path / "other";
-    for (const fs::path &at : {one, other}) {
-        fs::create_directories(at);
-        fs::copy_file(build / "probe/probe.so", at / "probe.so");
+    const fs::path first_directory = temporary.path / "one",
+                   second_directory = temporary.path / "other";
+    for (const fs::path &directory : {first_directory, second_directory}) {
+        fs::create_directories(directory);
+        fs::copy_file(build / "probe/probe.so", directory / "probe.so");
     }
-    fs::rename(other / "probe.so", other / "again.so");
-    core::registry all;
-    REQUIRE(scan(all, {one, other}).ok());
-    CHECK(all.refusals().empty());
-    CHECK(all.policies().size() == 4);
-    const std::string text = all.find("probe", "cache").failure().text;
+    fs::rename(second_directory / "probe.so", second_directory / "again.so");
+    core::registry registry;
+    REQUIRE(scan(registry, {first_directory, second_directory}).ok());
+    CHECK(registry.refusals().empty());
+    CHECK(registry.policies().size() == 4);
+    const std::string text = registry.find("probe", "cache").failure().text;
     CHECK(contains(text, "cache policy probe is in 2 libraries"));
-    CHECK(contains(text, (one / "probe.so").c_str()));
-    CHECK(contains(text, (other / "again.so").c_str()));
+    CHECK(contains(text, (first_directory / "probe.so").c_str()));
+    CHECK(contains(text, (second_directory / "again.so").c_str()));
     CHECK(contains(text, "library = "));
     const auto found_in = [&](const fs::path &library) {
-        const auto found = all.find("probe", "cache", library);
+        const auto found = registry.find("probe", "cache", library);
         return found ? (*found)->path : fs::path();
     };
-    CHECK(found_in("probe.so") == one / "probe.so");  // as seen from a scanned folder
-    CHECK(found_in("again.so") == other / "again.so");
-    CHECK(found_in(other / "again.so") == other / "again.so");
-    const std::string absent = all.find("probe", "cache", "third.so").failure().text;
+    CHECK(found_in("probe.so") == first_directory / "probe.so");  // as seen from a scanned folder
+    CHECK(found_in("again.so") == second_directory / "again.so");
+    CHECK(found_in(second_directory / "again.so") == second_directory / "again.so");
+    const std::string absent = registry.find("probe", "cache", "third.so").failure().text;
     CHECK(contains(absent, "not in library third.so"));
-    CHECK(contains(absent, (other / "again.so").c_str()));
+    CHECK(contains(absent, (second_directory / "again.so").c_str()));
     // The same file twice is no clash.
     core::registry single;
     REQUIRE(scan(single, {build / "probe/probe.so", build / "probe"}).ok());
@@ -145,10 +146,12 @@ TEST_CASE("a name that two libraries claim is an error that names both, unless o
 }
 
 TEST_CASE("policies of different kinds may share a name: the kind tells them apart") {
-    core::registry all;
-    REQUIRE(scan(all, {build / "plugins/router/smoe.so", build / "plugins/prefetch/smoe.so"}).ok());
-    CHECK(all.refusals().empty());
-    const auto router = all.find("smoe", "router"), prefetch = all.find("smoe", "prefetch");
+    core::registry registry;
+    REQUIRE(scan(registry, {build / "plugins/router/smoe.so", build / "plugins/prefetch/smoe.so"})
+                .ok());
+    CHECK(registry.refusals().empty());
+    const auto router = registry.find("smoe", "router"),
+               prefetch = registry.find("smoe", "prefetch");
     REQUIRE(router.ok());
     REQUIRE(prefetch.ok());
     CHECK((*router)->path == build / "plugins/router/smoe.so");
@@ -164,32 +167,34 @@ TEST_CASE("a folder is searched in order, not below; other files do not count") 
     fs::copy_file(build / "bad/throws.so", temporary.path / "deep/throws.so");
     std::ofstream(temporary.path / "notes.txt") << "not a library";
     REQUIRE(mkfifo((temporary.path / "pipe.so").c_str(), 0600) == 0);
-    core::registry all;
-    REQUIRE(scan(all, {temporary.path}).ok());
-    REQUIRE(all.policies().size() == 2);
-    CHECK(all.policies()[0].name() == "hangs");
-    CHECK(all.policies()[1].name() == "leaks");
-    CHECK(all.refusals().empty());
+    core::registry registry;
+    REQUIRE(scan(registry, {temporary.path}).ok());
+    REQUIRE(registry.policies().size() == 2);
+    CHECK(registry.policies()[0].name() == "hangs");
+    CHECK(registry.policies()[1].name() == "leaks");
+    CHECK(registry.refusals().empty());
     CHECK(contains(reason_of(temporary.path / "pipe.so"), "is no regular file"));
-    const auto missing = scan(all, {temporary.path / "nowhere"});
+    const auto missing = scan(registry, {temporary.path / "nowhere"});
     REQUIRE_FALSE(missing.ok());
     CHECK(missing.failure().usage);
     CHECK(contains(missing.failure().text, "nowhere does not exist"));
 }
 
 TEST_CASE("find names what is near, what is of another kind and what was refused") {
-    core::registry all;
+    core::registry registry;
     core::set_log_level(core::log_level::off);
-    REQUIRE(scan(all, {build / "probe/probe.so", build / "bad/abi_major.so"}).ok());
-    const auto found = all.find("probe", "cache");
+    REQUIRE(scan(registry, {build / "probe/probe.so", build / "bad/abi_major.so"}).ok());
+    const auto found = registry.find("probe", "cache");
     REQUIRE(found.ok());
     CHECK((*found)->name() == "probe");
-    CHECK(contains(all.find("prob", "cache").failure().text,
+    CHECK(contains(registry.find("prob", "cache").failure().text,
                    "no cache policy prob; did you mean probe"));
-    CHECK(contains(all.find("quite_different", "cache").failure().text, "there are: probe"));
-    CHECK(contains(all.find("probe", "router").failure().text, "is no router policy but: cache"));
-    CHECK(contains(all.find("abi_major", "cache").failure().text, "was refused: is of abi 9"));
-    CHECK(contains(all.find("anything", "budget").failure().text, "no budget policies were found"));
+    CHECK(contains(registry.find("quite_different", "cache").failure().text, "there are: probe"));
+    CHECK(contains(registry.find("probe", "router").failure().text,
+                   "is no router policy but: cache"));
+    CHECK(contains(registry.find("abi_major", "cache").failure().text, "was refused: is of abi 9"));
+    CHECK(contains(registry.find("anything", "budget").failure().text,
+                   "no budget policies were found"));
 }
 
 TEST_CASE("the bundled policies are beside the program; the environment adds to them") {
@@ -200,9 +205,9 @@ TEST_CASE("the bundled policies are beside the program; the environment adds to 
     setenv("MOORAGE_PLUGIN_PATH", "/one::/two", 1);
     CHECK(core::registry::default_paths() == std::vector<fs::path>{bundled, "/one", "/two"});
     unsetenv("MOORAGE_PLUGIN_PATH");
-    core::registry all;  // the one folder whose folders are searched
-    REQUIRE(scan(all, {build / "plugins"}).ok());
-    CHECK(all.find("lru", "cache", "cache/lru.so").ok());
+    core::registry registry;  // the one folder whose folders are searched
+    REQUIRE(scan(registry, {build / "plugins"}).ok());
+    CHECK(registry.find("lru", "cache", "cache/lru.so").ok());
 }
 
 TEST_CASE("records of other sizes are completed") {
@@ -261,20 +266,20 @@ TEST_CASE("descriptors are checked field by field") {
     p.type = MOORAGE_PARAM_INTEGER;
     p.plugin_key = "size_tokens", p.plugin_help = "help";
     p.integer_default = 5, p.integer_min = 0, p.integer_max = 4;
-    const auto with = [&] {
+    const auto param_error = [&] {
         return reason([&](auto &d) { d.plugin_params = &p, d.param_count = 1; });
     };
-    CHECK(contains(with(), "has default 5, outside its limits 0 .. 4"));
+    CHECK(contains(param_error(), "has default 5, outside its limits 0 .. 4"));
     p.integer_max = 5;
-    CHECK(with().empty());
+    CHECK(param_error().empty());
     p.type = 9;
-    CHECK(contains(with(), "has type 9"));
+    CHECK(contains(param_error(), "has type 9"));
     p.type = MOORAGE_PARAM_TEXT, p.plugin_text_default = "x", p.plugin_text_choices = "a|b";
-    CHECK(contains(with(), "none of its choices"));
+    CHECK(contains(param_error(), "none of its choices"));
     p.plugin_key = "a key";
-    CHECK(contains(with(), "not snake_case"));
+    CHECK(contains(param_error(), "not snake_case"));
     p.plugin_key = "library";
-    CHECK(contains(with(), "parameter library could not be set"));
+    CHECK(contains(param_error(), "parameter library could not be set"));
 }
 
 }  // namespace registry_test

@@ -31,17 +31,17 @@ struct trace_file {
     ~trace_file() { std::filesystem::remove(path); }
 };
 
-ended moorage_replay_of(const trace_file &file, const std::string &arguments) {
+program_result moorage_replay_of(const trace_file &file, const std::string &arguments) {
     const std::string errors = file.path.string() + ".errors";
-    ended result = run_line("replay " + file.path.string() + " " + arguments, errors);
+    program_result result = run_line("replay " + file.path.string() + " " + arguments, errors);
     std::filesystem::remove(errors);
     return result;
 }
 
 json json_of(const trace_file &file, const std::string &arguments) {
-    const ended result = moorage_replay_of(file, arguments + " --json -");
+    const program_result result = moorage_replay_of(file, arguments + " --json -");
     REQUIRE_MESSAGE(result.code == 0, result.errors);
-    return parse_json(result.out);
+    return parse_json(result.output);
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ TEST_CASE("the fields of the contract are there and agree with each other and wi
         if (policy == "belady") CHECK(row["misses"] == row["opt_misses"]);
         replay_job job = job_of(policy, slots, order::serial, pools);
         job.seed = 9;
-        CHECK(row["misses"] == counted(*source, job).misses);
+        CHECK(row["misses"] == count_replay(*source, job).misses);
         optimum[name_of(pools) + std::to_string(slots)].insert(row["opt_misses"].get<uint64_t>());
     }
     CHECK(optimum.size() == 4);
@@ -83,14 +83,14 @@ TEST_CASE("the fields of the contract are there and agree with each other and wi
 TEST_CASE("equal runs write equal bytes, whatever the threads; the seed matters where it should") {
     const trace_file file(random_choices({4, 12, 3}, 400, 6));
     const std::string work = "--policies all --slots 10,25% --sharing per-layer,shared --json - ";
-    const ended one = moorage_replay_of(file, work + "--jobs 1");
-    CHECK(one.code == 0);
-    CHECK(one.out == moorage_replay_of(file, work + "--jobs 1").out);
-    CHECK(one.out == moorage_replay_of(file, work + "--jobs 4").out);
-    const json other = json_of(file, "--policies random,lru --slots 10 --seed 1");
+    const program_result serial = moorage_replay_of(file, work + "--jobs 1");
+    CHECK(serial.code == 0);
+    CHECK(serial.output == moorage_replay_of(file, work + "--jobs 1").output);
+    CHECK(serial.output == moorage_replay_of(file, work + "--jobs 4").output);
+    const json other_seed = json_of(file, "--policies random,lru --slots 10 --seed 1");
     const json first = json_of(file, "--policies random,lru --slots 10 --seed 0");
-    CHECK(first["results"][0]["misses"] != other["results"][0]["misses"]);
-    CHECK(first["results"][1]["misses"] == other["results"][1]["misses"]);
+    CHECK(first["results"][0]["misses"] != other_seed["results"][0]["misses"]);
+    CHECK(first["results"][1]["misses"] == other_seed["results"][1]["misses"]);
 }
 
 TEST_CASE("parameters come with the label or for every entry of a policy") {
@@ -139,20 +139,20 @@ TEST_CASE("wrong usage ends with 2 and says what was meant, what fails ends with
     };
     for (const auto &usage : wrong) {
         CAPTURE(usage.first);
-        const ended result = moorage_replay_of(file, usage.first);
+        const program_result result = moorage_replay_of(file, usage.first);
         CHECK(result.code == 2);
         CHECK(result.errors.find(usage.second) != std::string::npos);
-        CHECK(result.out.empty());
+        CHECK(result.output.empty());
     }
     CHECK(moorage_replay_of(file, "--json /no/such/folder/file").code == 1);
     const std::string bad = std::string("--plugins ") + MOORAGE_BINARY_DIR +
                             "/tests/policies --policies scripted:fault=few --slots 4";
-    const ended ended = moorage_replay_of(file, bad);
-    CHECK(ended.code == 1);
-    CHECK(ended.errors.find("scripted") != std::string::npos);
+    const program_result result = moorage_replay_of(file, bad);
+    CHECK(result.code == 1);
+    CHECK(result.errors.find("scripted") != std::string::npos);
     const auto repaired = moorage_replay_of(file, bad + " --on-fault replace --json -");
     CHECK(repaired.code == 0);
-    CHECK(parse_json(repaired.out)["results"][0]["faults"].get<int>() > 0);
+    CHECK(parse_json(repaired.output)["results"][0]["faults"].get<int>() > 0);
 }
 
 TEST_CASE("the table fits 100 columns, a small one 80, and the working set is warned of") {
@@ -166,19 +166,19 @@ TEST_CASE("the table fits 100 columns, a small one 80, and the working set is wa
     const auto below_title = [](const std::string &text) {
         return text.substr(text.find('\n') + 1);
     };
-    const ended many = moorage_replay_of(
+    const program_result many = moorage_replay_of(
         file, "--policies all --slots 10,20,30,44,45,48,100,200,240 --sharing shared,per-layer");
     CHECK(many.code == 0);
     // Only policies that the trace cannot feed are left out.
     CHECK(many.errors.find("left out: cache policy score needs tensor gate_scores") !=
           std::string::npos);
-    CHECK(widest(below_title(many.out)) <= 100);
+    CHECK(widest(below_title(many.output)) <= 100);
     // 44 = 11 other layers x 4 experts; one token's working set is 48.
-    CHECK(many.out.find("10, 20, 30, 44 slots hits exactly 0 %") != std::string::npos);
-    CHECK(many.out.find("45 slots hits next to nothing") != std::string::npos);
-    const ended few = moorage_replay_of(file, "--policies lru,lfu --slots 60,120");
-    CHECK(widest(below_title(few.out)) <= 80);
-    CHECK(few.out.find("warning") == std::string::npos);
+    CHECK(many.output.find("10, 20, 30, 44 slots hits exactly 0 %") != std::string::npos);
+    CHECK(many.output.find("45 slots hits next to nothing") != std::string::npos);
+    const program_result few = moorage_replay_of(file, "--policies lru,lfu --slots 60,120");
+    CHECK(widest(below_title(few.output)) <= 80);
+    CHECK(few.output.find("warning") == std::string::npos);
 }
 
 }  // namespace replay_command_test

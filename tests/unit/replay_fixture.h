@@ -38,48 +38,50 @@ inline core::trace make_trace(core::trace_data data) {
     return std::move(*opened);
 }
 
-inline core::trace_data chosen(shape of, std::vector<uint16_t> experts) {
+inline core::trace_data trace_of_choices(shape dimensions, std::vector<uint16_t> experts) {
     core::trace_data data;
-    data.layers = of.layers, data.experts = of.experts, data.top_k = of.top_k;
+    data.layers = dimensions.layers, data.experts = dimensions.experts,
+    data.top_k = dimensions.top_k;
     data.chosen = std::move(experts);
     return data;
 }
 
 // Random choices. Small experts are likelier, and half the tokens repeat the one before.
-inline core::trace_data random_choices(shape of, uint64_t tokens, uint64_t seed) {
+inline core::trace_data random_choices(shape dimensions, uint64_t tokens, uint64_t seed) {
     std::mt19937_64 random(seed);
     std::vector<uint16_t> experts;
-    const size_t row = size_t{of.layers} * of.top_k;
+    const size_t row = size_t{dimensions.layers} * dimensions.top_k;
     for (uint64_t token = 0; token < tokens; ++token) {
         if (token > 0 && random() % 2 == 0) {
             experts.insert(experts.end(), experts.end() - row, experts.end());
             continue;
         }
-        for (uint32_t layer = 0; layer < of.layers; ++layer) {
-            std::vector<uint16_t> order(of.experts);
+        for (uint32_t layer = 0; layer < dimensions.layers; ++layer) {
+            std::vector<uint16_t> order(dimensions.experts);
             std::iota(order.begin(), order.end(), uint16_t{0});
-            for (uint32_t rank = 0; rank < of.top_k; ++rank) {
+            for (uint32_t rank = 0; rank < dimensions.top_k; ++rank) {
                 const auto left = static_cast<uint32_t>(order.size());
-                const auto at = static_cast<ptrdiff_t>(std::min(random() % left, random() % left));
-                experts.push_back(order[static_cast<size_t>(at)]);
-                order.erase(order.begin() + at);
+                const auto index =
+                    static_cast<ptrdiff_t>(std::min(random() % left, random() % left));
+                experts.push_back(order[static_cast<size_t>(index)]);
+                order.erase(order.begin() + index);
             }
         }
     }
-    return chosen(of, std::move(experts));
+    return trace_of_choices(dimensions, std::move(experts));
 }
 
 // The bundled policies and those of tests/unit/policies.
 inline core::registry &policies() {
-    static core::registry all = [] {
+    static core::registry registry = [] {
         core::set_log_level(core::log_level::off);  // faults are on purpose here
-        core::registry made;
+        core::registry loaded;
         const std::filesystem::path build = MOORAGE_BINARY_DIR;
         const std::filesystem::path paths[] = {build / "plugins", build / "tests" / "policies"};
-        REQUIRE(made.scan(paths).ok());
-        return made;
+        REQUIRE(loaded.scan(paths).ok());
+        return loaded;
     }();
-    return all;
+    return registry;
 }
 
 inline const core::policy *cache_policy(std::string_view name) {
@@ -92,7 +94,7 @@ inline core::replay_job job_of(std::string_view policy, uint32_t slots,
                                core::order requests = core::order::token,
                                core::sharing pools = core::sharing::shared) {
     core::replay_job job;
-    job.of = cache_policy(policy);
+    job.cache_policy = cache_policy(policy);
     job.slots = slots;
     job.requests = requests;
     job.pools = pools;
@@ -104,7 +106,7 @@ inline core::setting set(std::string key, core::setting_value value) {
 }
 
 // The counts of a job that must succeed.
-inline core::replay_result counted(const core::trace &source, const core::replay_job &job) {
+inline core::replay_result count_replay(const core::trace &source, const core::replay_job &job) {
     const core::future coming(source, job.tokens);
     auto result = core::replay(source, &coming, job);
     REQUIRE_MESSAGE(result.ok(), (result ? "" : result.failure().text));

@@ -22,7 +22,7 @@ constexpr sharing sharings[] = {sharing::shared, sharing::per_layer};
 using events = std::vector<std::vector<uint32_t>>;
 
 events events_of(const trace &source, order requests) {
-    events all;
+    events result;
     const uint32_t layers = source.layers(), top_k = source.top_k();
     for (uint64_t token = 0; token < source.tokens(); ++token) {
         const auto page = [&](uint32_t layer, uint32_t rank) {
@@ -31,19 +31,19 @@ events events_of(const trace &source, order requests) {
         if (requests == order::rounds)
             for (uint32_t rank = 0; rank < top_k; ++rank)
                 for (uint32_t layer = 0; layer < layers; ++layer)
-                    all.push_back({page(layer, rank)});
+                    result.push_back({page(layer, rank)});
         else
             for (uint32_t layer = 0; layer < layers; ++layer) {
-                if (requests == order::token) all.emplace_back();
+                if (requests == order::token) result.emplace_back();
                 for (uint32_t rank = 0; rank < top_k; ++rank) {
                     if (requests == order::token)
-                        all.back().push_back(page(layer, rank));
+                        result.back().push_back(page(layer, rank));
                     else
-                        all.push_back({page(layer, rank)});
+                        result.push_back({page(layer, rank)});
                 }
             }
     }
-    return all;
+    return result;
 }
 
 struct naive_counts {
@@ -76,10 +76,10 @@ naive_counts naive_lru(const trace &source, uint32_t slots, order requests, shar
         for (const uint32_t page : missing) {
             if (cache.size() >= room) {
                 auto oldest = cache.end();
-                for (auto at = cache.begin(); at != cache.end(); ++at)
-                    if (!stamp.count(at->first) &&
-                        (oldest == cache.end() || at->second < oldest->second))
-                        oldest = at;
+                for (auto entry = cache.begin(); entry != cache.end(); ++entry)
+                    if (!stamp.count(entry->first) &&
+                        (oldest == cache.end() || entry->second < oldest->second))
+                        oldest = entry;
                 if (oldest == cache.end()) {
                     ++counts.bypasses;
                     continue;
@@ -92,13 +92,13 @@ naive_counts naive_lru(const trace &source, uint32_t slots, order requests, shar
     return counts;
 }
 
-std::vector<std::string> bundled() {
+std::vector<std::string> bundled_policies() {
     std::vector<std::string> names;
-    for (const policy &of : policies().policies())
+    for (const policy &policy : policies().policies())
         // Made-up traces have neither weights nor scores.
-        if (of.is("cache") && of.path.parent_path().parent_path().filename() == "plugins" &&
-            (of.descriptor->needs & ~uint32_t{MOORAGE_NEEDS_FUTURE}) == 0)
-            names.emplace_back(of.name());
+        if (policy.is("cache") && policy.path.parent_path().parent_path().filename() == "plugins" &&
+            (policy.descriptor->needs & ~uint32_t{MOORAGE_NEEDS_FUTURE}) == 0)
+            names.emplace_back(policy.name());
     return names;
 }
 
@@ -113,12 +113,13 @@ void check_equal(const replay_result &a, const replay_result &b) {
 }  // namespace
 
 TEST_CASE("lru counts what its definition does, in every order, sharing and size, by both paths") {
-    for (const shape of : {shape{3, 5, 2}, shape{1, 6, 3}, shape{4, 4, 1}, shape{2, 7, 4}}) {
-        const trace source = make_trace(random_choices(of, 150, 7 + of.layers));
+    for (const shape dimensions :
+         {shape{3, 5, 2}, shape{1, 6, 3}, shape{4, 4, 1}, shape{2, 7, 4}}) {
+        const trace source = make_trace(random_choices(dimensions, 150, 7 + dimensions.layers));
         for (const order requests : orders) {
             for (const sharing pools : sharings) {
                 for (const uint32_t slots :
-                     {1u, 2u, 3u, 5u, 8u, 11u, of.layers * of.experts, 60u}) {
+                     {1u, 2u, 3u, 5u, 8u, 11u, dimensions.layers * dimensions.experts, 60u}) {
                     CAPTURE(name_of(requests));
                     CAPTURE(name_of(pools));
                     CAPTURE(slots);
@@ -126,9 +127,10 @@ TEST_CASE("lru counts what its definition does, in every order, sharing and size
                     for (const bool stepwise : {false, true}) {
                         replay_job job = job_of("lru", slots, requests, pools);
                         job.stepwise = stepwise;
-                        const replay_result result = counted(source, job);
+                        const replay_result result = count_replay(source, job);
                         CHECK(result.fast == !stepwise);
-                        CHECK(result.requests == source.tokens() * of.layers * of.top_k);
+                        CHECK(result.requests ==
+                              source.tokens() * dimensions.layers * dimensions.top_k);
                         CHECK(result.hits + result.misses == result.requests);
                         CHECK(result.misses == naive.misses);
                         CHECK(result.bypasses == naive.bypasses);
@@ -144,8 +146,8 @@ TEST_CASE("lru counts what its definition does, in every order, sharing and size
 TEST_CASE("both paths of every bundled policy make the same decisions") {
     const trace small = make_trace(random_choices({3, 6, 2}, 400, 3));
     const trace large = make_trace(random_choices({5, 40, 6}, 300, 4));  // several batches
-    REQUIRE(bundled().size() >= 1);
-    for (const std::string &name : bundled()) {
+    REQUIRE(bundled_policies().size() >= 1);
+    for (const std::string &name : bundled_policies()) {
         for (const trace *source : {&small, &large}) {
             for (const order requests : orders) {
                 for (const sharing pools : sharings) {
@@ -157,11 +159,11 @@ TEST_CASE("both paths of every bundled policy make the same decisions") {
                         CAPTURE(slots);
                         replay_job job = job_of(name, slots, requests, pools);
                         job.seed = 5;
-                        const replay_result fast = counted(*source, job);
+                        const replay_result fast = count_replay(*source, job);
                         // One that is asked before each load goes step by step.
                         CHECK(fast.fast == (name != "llama_cpp_cache" && name != "static"));
                         job.stepwise = true;
-                        check_equal(fast, counted(*source, job));
+                        check_equal(fast, count_replay(*source, job));
                     }
                 }
             }
@@ -170,25 +172,26 @@ TEST_CASE("both paths of every bundled policy make the same decisions") {
 }
 
 TEST_CASE("facts of paging hold for every bundled policy") {
-    const shape of{3, 6, 2};
-    const trace source = make_trace(random_choices(of, 300, 11));
+    const shape dimensions{3, 6, 2};
+    const trace source = make_trace(random_choices(dimensions, 300, 11));
     std::set<uint32_t> distinct;
     for (const auto &event : events_of(source, order::serial)) distinct.insert(event[0]);
-    for (const std::string &name : bundled()) {
+    for (const std::string &name : bundled_policies()) {
         for (const order requests : orders) {
             CAPTURE(name);
             CAPTURE(name_of(requests));
             for (const uint32_t slots : {2u, 6u, 9u, 14u}) {
-                const uint64_t misses = counted(source, job_of(name, slots, requests)).misses;
+                const uint64_t misses = count_replay(source, job_of(name, slots, requests)).misses;
                 CHECK(misses >= distinct.size());
-                CHECK(misses >= counted(source, job_of("belady", slots, requests)).misses);
+                CHECK(misses >= count_replay(source, job_of("belady", slots, requests)).misses);
             }
-            const auto all = static_cast<uint32_t>(distinct.size());
-            CHECK(counted(source, job_of(name, all, requests)).misses == distinct.size());
+            const auto page_count = static_cast<uint32_t>(distinct.size());
+            CHECK(count_replay(source, job_of(name, page_count, requests)).misses ==
+                  distinct.size());
             if (requests == order::token) continue;
             // One slot leaves nothing to decide.
-            CHECK(counted(source, job_of(name, 1, requests)).misses ==
-                  counted(source, job_of("lru", 1, requests)).misses);
+            CHECK(count_replay(source, job_of(name, 1, requests)).misses ==
+                  count_replay(source, job_of("lru", 1, requests)).misses);
         }
     }
 }
@@ -197,15 +200,15 @@ TEST_CASE("the worked examples") {
     SUBCASE("five tokens in rounds: lru 15, llru 9, optimum 7") {
         std::vector<uint16_t> choices;
         for (const uint16_t expert : {0, 1, 0, 1, 0}) choices.insert(choices.end(), 3, expert);
-        const trace source = make_trace(chosen({3, 2, 1}, choices));
-        CHECK(counted(source, job_of("lru", 5, order::rounds)).misses == 15);
-        CHECK(counted(source, job_of("llru", 5, order::rounds)).misses == 9);
-        CHECK(counted(source, job_of("belady", 5, order::rounds)).misses == 7);
+        const trace source = make_trace(trace_of_choices({3, 2, 1}, choices));
+        CHECK(count_replay(source, job_of("lru", 5, order::rounds)).misses == 15);
+        CHECK(count_replay(source, job_of("llru", 5, order::rounds)).misses == 9);
+        CHECK(count_replay(source, job_of("belady", 5, order::rounds)).misses == 7);
     }
     SUBCASE("token mode: 2 2 1 2 misses, four of them in layer 1") {
-        const trace source = make_trace(chosen({2, 3, 2}, {0, 1, 0, 1, 1, 2, 0, 2}));
+        const trace source = make_trace(trace_of_choices({2, 3, 2}, {0, 1, 0, 1, 1, 2, 0, 2}));
         for (const char *name : {"lru", "llru"}) {
-            const replay_result result = counted(source, job_of(name, 3));
+            const replay_result result = count_replay(source, job_of(name, 3));
             CHECK(result.misses == 7);
             CHECK(result.layer_misses == std::vector<uint64_t>{3, 4});
         }
@@ -215,53 +218,53 @@ TEST_CASE("the worked examples") {
         std::vector<uint16_t> choices;
         for (uint64_t t = 0; t < requests; ++t)
             choices.push_back(static_cast<uint16_t>(t % (slots + 1)));
-        const trace source = make_trace(chosen({1, 5, 1}, choices));
-        CHECK(counted(source, job_of("lru", slots)).misses == requests);
-        CHECK(counted(source, job_of("belady", slots)).misses ==
+        const trace source = make_trace(trace_of_choices({1, 5, 1}, choices));
+        CHECK(count_replay(source, job_of("lru", slots)).misses == requests);
+        CHECK(count_replay(source, job_of("belady", slots)).misses ==
               slots + 1 + (requests - slots - 1) / slots);
     }
     SUBCASE("token mode with exactly one token's working set: lru = llru = lru per layer") {
-        const shape of{4, 8, 3};
-        const trace source = make_trace(random_choices(of, 500, 23));
-        const uint64_t misses = counted(source, job_of("lru", 12)).misses;
-        CHECK(counted(source, job_of("llru", 12)).misses == misses);
-        CHECK(counted(source, job_of("lru", 12, order::token, sharing::per_layer)).misses ==
+        const shape dimensions{4, 8, 3};
+        const trace source = make_trace(random_choices(dimensions, 500, 23));
+        const uint64_t misses = count_replay(source, job_of("lru", 12)).misses;
+        CHECK(count_replay(source, job_of("llru", 12)).misses == misses);
+        CHECK(count_replay(source, job_of("lru", 12, order::token, sharing::per_layer)).misses ==
               misses);
     }
 }
 
 TEST_CASE("a pool too small for a step serves the rest without caching it") {
     // Two experts at once and one slot in each layer: one of them never gets one.
-    const trace source = make_trace(chosen({2, 3, 2}, {0, 1, 2, 0, 0, 1, 2, 0}));
+    const trace source = make_trace(trace_of_choices({2, 3, 2}, {0, 1, 2, 0, 0, 1, 2, 0}));
     for (const bool stepwise : {false, true}) {
         replay_job job = job_of("lru", 2, order::token, sharing::per_layer);
         job.stepwise = stepwise;
-        const replay_result result = counted(source, job);
+        const replay_result result = count_replay(source, job);
         CHECK(result.misses == 6);  // the first expert of each layer is hit by the second token
         CHECK(result.bypasses == 4);
         // A layer without a slot at all.
         job.slots = 1;
-        CHECK(counted(source, job).misses == 7);
-        CHECK(counted(source, job).bypasses == 6);
+        CHECK(count_replay(source, job).misses == 7);
+        CHECK(count_replay(source, job).bypasses == 6);
     }
 }
 
 TEST_CASE("a shared lru hits nothing up to the stated size, whatever the routing") {
-    const shape of{4, 5, 2};
+    const shape dimensions{4, 5, 2};
     // Every token alike: the best routing for a cache. Ranks change places, which brings two
     // requests of an expert as close as possible.
     std::vector<uint16_t> choices;
     for (int token = 0; token < 20; ++token)
-        for (uint32_t layer = 0; layer < of.layers; ++layer) {
+        for (uint32_t layer = 0; layer < dimensions.layers; ++layer) {
             choices.push_back(static_cast<uint16_t>(token % 2));
             choices.push_back(static_cast<uint16_t>(1 - token % 2));
         }
-    const trace source = make_trace(chosen(of, choices));
+    const trace source = make_trace(trace_of_choices(dimensions, choices));
     for (const order requests : orders) {
         CAPTURE(name_of(requests));
-        const uint32_t none = slots_without_lru_hits(of.layers, of.top_k, requests);
-        CHECK(counted(source, job_of("lru", none, requests)).hits == 0);
-        CHECK(counted(source, job_of("lru", none + 1, requests)).hits > 0);
+        const uint32_t none = slots_without_lru_hits(dimensions.layers, dimensions.top_k, requests);
+        CHECK(count_replay(source, job_of("lru", none, requests)).hits == 0);
+        CHECK(count_replay(source, job_of("lru", none + 1, requests)).hits > 0);
     }
 }
 
@@ -271,14 +274,15 @@ TEST_CASE("progress adds up to all requests, and the first tokens can be had alo
         replay_job job = job_of("lru", 50);
         job.stepwise = stepwise;
         job.tokens = 250;
-        uint64_t told = 0;
-        const auto result = replay(source, nullptr, job, [&told](uint64_t done) { told += done; });
+        uint64_t reported = 0;
+        const auto result =
+            replay(source, nullptr, job, [&reported](uint64_t done) { reported += done; });
         REQUIRE(result.ok());
-        CHECK(told == 250 * 30);
+        CHECK(reported == 250 * 30);
         CHECK(result->requests == 250 * 30);
         const trace cut = make_trace(cut_trace(source, 0, 250));
         job.tokens = 0;
-        check_equal(*result, counted(cut, job));
+        check_equal(*result, count_replay(cut, job));
     }
 }
 
@@ -294,7 +298,8 @@ TEST_CASE("wrong victims end the run, or are counted and replaced by the default
                 CAPTURE(fault);
                 CAPTURE(name_of(requests));
                 CAPTURE(name_of(pools));
-                const replay_result right = counted(source, job_of("scripted", 6, requests, pools));
+                const replay_result right =
+                    count_replay(source, job_of("scripted", 6, requests, pools));
                 CHECK(right.faults == 0);
                 CHECK(right.fast);
                 replay_job job = job_of("scripted", 6, requests, pools);
@@ -306,7 +311,7 @@ TEST_CASE("wrong victims end the run, or are counted and replaced by the default
                 if (!ended) CHECK(ended.failure().text.find("scripted") != std::string::npos);
                 job.action = on_fault::replace;
                 job.stepwise = harmless;
-                const replay_result repaired = counted(source, job);
+                const replay_result repaired = count_replay(source, job);
                 CHECK(repaired.faults > 0);
                 CHECK_FALSE(repaired.fast);
                 check_equal(repaired, right);
@@ -321,14 +326,14 @@ TEST_CASE("a replay function that is wrong is found out and not believed") {
         for (const order requests : orders) {
             CAPTURE(lie);
             CAPTURE(name_of(requests));
-            const replay_result right = counted(source, job_of("scripted", 5, requests));
+            const replay_result right = count_replay(source, job_of("scripted", 5, requests));
             replay_job job = job_of("liar", 5, requests);
             job.params = {set("lie", std::string(lie))};
             const auto ended = replay(source, nullptr, job);
             REQUIRE_FALSE(ended.ok());
             CHECK(ended.failure().text.find("replay function") != std::string::npos);
             job.action = on_fault::replace;
-            const replay_result repaired = counted(source, job);
+            const replay_result repaired = count_replay(source, job);
             CHECK(repaired.faults == 1);
             check_equal(repaired, right);
         }
@@ -337,9 +342,9 @@ TEST_CASE("a replay function that is wrong is found out and not believed") {
 
 TEST_CASE("refused pages count as misses that were bypassed") {
     // One layer, room for all: even pages miss once, odd ones always.
-    const trace source = make_trace(chosen({1, 4, 2}, {0, 1, 2, 3, 0, 1, 2, 1, 3, 0}));
+    const trace source = make_trace(trace_of_choices({1, 4, 2}, {0, 1, 2, 3, 0, 1, 2, 1, 3, 0}));
     for (const order requests : orders) {
-        const replay_result result = counted(source, job_of("refuser", 4, requests));
+        const replay_result result = count_replay(source, job_of("refuser", 4, requests));
         CHECK(result.misses == 2 + 5);
         CHECK(result.bypasses == 5);
         CHECK_FALSE(result.fast);
@@ -347,8 +352,8 @@ TEST_CASE("refused pages count as misses that were bypassed") {
 }
 
 TEST_CASE("policies that need more than the trace or the replay has are refused with the reason") {
-    const shape of{2, 4, 1};
-    core::trace_data data = random_choices(of, 30, 2);
+    const shape dimensions{2, 4, 1};
+    core::trace_data data = random_choices(dimensions, 30, 2);
     const trace bare = make_trace(data);
     const replay_job job = job_of("by_score", 3);
     const auto refused = replay(bare, nullptr, job);
@@ -358,9 +363,9 @@ TEST_CASE("policies that need more than the trace or the replay has are refused 
     CHECK_FALSE(check_replay(bare, job_of("predicted", 3)).ok());
 
     // Scores of the k experts sum to 1; the chosen one is the best.
-    data.gate_scores.values.assign(30 * of.layers * of.experts, 0.125f);
+    data.gate_scores.values.assign(30 * dimensions.layers * dimensions.experts, 0.125f);
     for (size_t i = 0; i < data.chosen.size(); ++i)
-        data.gate_scores.values[i * of.experts + data.chosen[i]] = 0.625f;
+        data.gate_scores.values[i * dimensions.experts + data.chosen[i]] = 0.625f;
     data.weights.values.assign(data.chosen.size(), 0.625f);
     data.tokens = 30;
     const trace scored = make_trace(data);
@@ -369,24 +374,24 @@ TEST_CASE("policies that need more than the trace or the replay has are refused 
         REQUIRE_FALSE(wrong.ok());
         CHECK(wrong.failure().text.find("--order token") != std::string::npos);
     }
-    const replay_result result = counted(scored, job);
+    const replay_result result = count_replay(scored, job);
     CHECK_FALSE(result.fast);
     // By definition: the resident page that scored lowest when its layer was last visited goes.
     std::vector<float> score(8, 0);
     std::set<uint32_t> cache;
     uint64_t misses = 0;
     for (uint64_t token = 0; token < scored.tokens(); ++token) {
-        for (uint32_t layer = 0; layer < of.layers; ++layer) {
-            const uint32_t page = layer * of.experts + scored.expert(token, layer, 0);
-            for (uint32_t expert = 0; expert < of.experts; ++expert)
-                score[layer * of.experts + expert] =
-                    layer * of.experts + expert == page ? 1.25f : 0.125f;
+        for (uint32_t layer = 0; layer < dimensions.layers; ++layer) {
+            const uint32_t page = layer * dimensions.experts + scored.expert(token, layer, 0);
+            for (uint32_t expert = 0; expert < dimensions.experts; ++expert)
+                score[layer * dimensions.experts + expert] =
+                    layer * dimensions.experts + expert == page ? 1.25f : 0.125f;
             if (cache.count(page)) continue;
             ++misses;
             if (cache.size() == 3) {
                 uint32_t lowest = *cache.begin();
-                for (const uint32_t other : cache)
-                    if (score[other] < score[lowest]) lowest = other;
+                for (const uint32_t candidate : cache)
+                    if (score[candidate] < score[lowest]) lowest = candidate;
                 cache.erase(lowest);
             }
             cache.insert(page);

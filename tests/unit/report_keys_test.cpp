@@ -38,7 +38,7 @@ struct seen {
 };
 
 struct bench : test::toy_run {
-    seen all;
+    seen collected;
 
     bench() : toy_run({"plugins", "tests/policies/substitute.so"}) {
         const synth_options options{.layers = 4,
@@ -59,65 +59,65 @@ struct bench : test::toy_run {
         config.cache.plugin = "lru";
         config.seed = 7;
     }
-    void run_it(const run_config &of) {
-        const auto done = run_either(of, shared, {});
+    void run_it(const run_config &tested_config) {
+        const auto done = run_either(tested_config, shared, {});
         if (!done) FAIL(done.failure().text);
-        const json told = to_json(*done);
-        if (told["virtual_time"] == true) CHECK(told["time_ms"]["policy"].is_null());
-        all.add(told, "");
+        const json report_json = to_json(*done);
+        if (report_json["virtual_time"] == true) CHECK(report_json["time_ms"]["policy"].is_null());
+        collected.add(report_json, "");
     }
 };
 
 }  // namespace
 
 TEST_CASE("every number of a report is measured by some run") {
-    bench on;
-    run_config plain = on.config;
-    on.run_it(plain);  // the optimum
+    bench fixture;
+    run_config plain = fixture.config;
+    fixture.run_it(plain);  // the optimum
 
-    run_config ahead = on.config;  // prefetches that are used, wasted and cut off
+    run_config ahead = fixture.config;  // prefetches that are used, wasted and cut off
     ahead.prefetch.plugin = "next_gate";
     ahead.transport = {"chunked", "test", {}};
     ahead.per_layer = true;
-    on.run_it(ahead);
+    fixture.run_it(ahead);
     ahead.dispatch.plugin = "overlap";  // the CPU, and loads behind its work
     ahead.prefill = 4;
     ahead.guard = true;
     ahead.guard_window = 4;
-    on.run_it(ahead);
+    fixture.run_it(ahead);
 
-    run_config cut = on.config;  // segments, first contents, budgets that change
+    run_config cut = fixture.config;  // segments, first contents, budgets that change
     cut.per_layer = true;
     cut.split = 0.512;
     cut.cache.plugin = "lcp";
     cut.budget = {"moepic", "test", {{"tau", int64_t{50}, "test"}, {"zeta", 0.01, "test"}}};
     cut.prefetch.plugin = "moepic";
-    on.run_it(cut);
-    run_config filled = on.config;
+    fixture.run_it(cut);
+    run_config filled = fixture.config;
     filled.cache = {"static", "test", {{"which", std::string("first_layers"), "test"}}};
-    on.run_it(filled);
+    fixture.run_it(filled);
 
-    run_config lossy = on.config;
+    run_config lossy = fixture.config;
     lossy.exact_requests = {2};
     lossy.substitution_max = 0.2;
     lossy.router = {"substitute", "test", {}};
-    on.run_it(lossy);
+    fixture.run_it(lossy);
     for (const double factor : {0.0, 0.5}) {
         lossy.router = {"reweigh", "test", {{"factor", factor, "test"}}};
-        on.run_it(lossy);
+        fixture.run_it(lossy);
     }
 
-    run_config read = on.config;  // experts beyond host memory, in both phases
+    run_config read = fixture.config;  // experts beyond host memory, in both phases
     read.host_experts = 22;
-    read.disk = (on.folder / "disk.toml").string();
+    read.disk = (fixture.folder / "disk.toml").string();
     read.prefill = 4;
-    on.run_it(read);
+    fixture.run_it(read);
     read.host_cache = filled.cache;
     read.host_cache_given = true;
-    on.run_it(read);
+    fixture.run_it(read);
 
     run_config real;  // host time of decisions, text
-    real.file = on.folder / "real.toml";
+    real.file = fixture.folder / "real.toml";
     real.executor = "cpu";
     real.profile = "host";
     real.model = std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo";
@@ -126,7 +126,7 @@ TEST_CASE("every number of a report is measured by some run") {
     real.prefill = 512;
     real.experts = 24;
     real.threads = 1;
-    on.run_it(real);
+    fixture.run_it(real);
 
     const auto servers = parse_run_config(
         "[run]\nbatch = 4\n[cluster]\nrequests = 6\n"
@@ -137,13 +137,13 @@ TEST_CASE("every number of a report is measured by some run") {
         "[[cluster.workloads]]\nname = \"some\"\ntrace = \"trace.safetensors\"\n"
         "poisson_s = 1e-5\n[placement]\nplugin = \"prism\"\ninterval_s = 0\n"
         "[dispatch]\nplugin = \"prism\"\n",
-        on.folder / "cluster.toml", {});
+        fixture.folder / "cluster.toml", {});
     if (!servers) FAIL(servers.failure().text);
-    on.run_it(*servers);
+    fixture.run_it(*servers);
 
-    for (const auto &one : on.all.numbers) {
-        const std::string &path = one.first;
-        const bool measured = one.second;
+    for (const auto &entry : fixture.collected.numbers) {
+        const std::string &path = entry.first;
+        const bool measured = entry.second;
         // cluster_run_test, guard_pipeline_test and texts_test have more than one small run of
         // these.
         if (path.starts_with("/cluster/") || path.starts_with("/text/") ||
@@ -187,7 +187,7 @@ TEST_CASE("every number of a report is measured by some run") {
                             "/prediction/accuracy",
                             "/layers/*/stall_ms",
                             "/layers/*/h2d_bytes"})
-        CHECK_MESSAGE(on.all.paths.contains(key), key, " is missing");
+        CHECK_MESSAGE(fixture.collected.paths.contains(key), key, " is missing");
 }
 
 }  // namespace report_keys_test

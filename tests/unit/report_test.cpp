@@ -82,7 +82,7 @@ std::vector<std::string> keys_of(const json &object) {
 using names = std::vector<std::string>;
 
 // The first `count` keys: more may follow in the report, none may come between.
-names first(names keys, size_t count) {
+names first_keys(names keys, size_t count) {
     keys.resize(std::min(keys.size(), count));
     return keys;
 }
@@ -103,11 +103,11 @@ TEST_CASE("summaries use the mean and nearest-rank percentiles") {
     time_collection none;
     CHECK(none.summary().mean == 0);
     CHECK(none.summary().p99 == 0);
-    time_collection one;
-    one.add(3'000'000);
-    CHECK(one.summary().mean == 3);
-    CHECK(one.summary().p50 == 3);
-    CHECK(one.summary().p99 == 3);
+    time_collection single;
+    single.add(3'000'000);
+    CHECK(single.summary().mean == 3);
+    CHECK(single.summary().p50 == 3);
+    CHECK(single.summary().p99 == 3);
     // Five values: rank 3 for 50 % (2.5 rounded up), rank 5 for 99 %.
     time_collection five;
     for (const uint64_t ms : {50, 10, 40, 20, 30}) five.add(ms * 1'000'000);
@@ -128,19 +128,19 @@ TEST_CASE("beyond what is kept the mean is exact and percentiles are near those 
     // Against a sorted copy; from nanoseconds to hours, so that every width of range has its turn.
     for (const uint64_t seed : {1, 2, 3}) {
         random_stream draw(seed, 0);
-        time_collection all;
+        time_collection times;
         std::vector<uint64_t> sorted;
         const size_t count = time_collection::exact_max + 1 + draw.below(50'000);
         uint128 sum = 0;
         for (size_t i = 0; i < count; ++i) {
             const uint64_t ns = draw.next() >> (22 + draw.below(seed == 1 ? 42 : 8));
             sorted.push_back(ns);
-            all.add(ns);
+            times.add(ns);
             sum += ns;
         }
         std::sort(sorted.begin(), sorted.end());
-        const summary_ms found = all.summary();
-        CHECK(all.count() == count);
+        const summary_ms found = times.summary();
+        CHECK(times.count() == count);
         CHECK(found.mean == doctest::Approx(double(sum) / double(count) / 1e6).epsilon(1e-12));
         for (const auto &[percent, ms] : {std::pair{50u, found.p50}, std::pair{99u, found.p99}}) {
             const double exact = double(sorted[(count * percent + 99) / 100 - 1]) / 1e6;
@@ -185,10 +185,10 @@ TEST_CASE("counts add up and give a hit rate") {
 
 TEST_CASE("JSON has the contract's keys in its order") {
     const json report = parse_json(to_json(hand_made()).dump());
-    CHECK(first(keys_of(report), 17) == names{"tokens", "requests", "executor", "profile", "seed",
-                                              "virtual_time", "tpot_ms", "ttft_ms", "tokens_per_s",
-                                              "experts", "bytes", "time_ms", "prediction", "layers",
-                                              "config", "faults", "title"});
+    CHECK(first_keys(keys_of(report), 17) ==
+          names{"tokens", "requests", "executor", "profile", "seed", "virtual_time", "tpot_ms",
+                "ttft_ms", "tokens_per_s", "experts", "bytes", "time_ms", "prediction", "layers",
+                "config", "faults", "title"});
     CHECK(keys_of(report["tpot_ms"]) == names{"mean", "p50", "p99"});
     CHECK(keys_of(report["ttft_ms"]) == names{"mean", "p50", "p99"});
     CHECK(keys_of(report["experts"]) == names{"requested", "hits", "partial_hits", "misses",
@@ -199,9 +199,9 @@ TEST_CASE("JSON has the contract's keys in its order") {
                                             "prefetch_cut_off", "demand"});
     CHECK(keys_of(report["time_ms"]) == names{"compute", "transfer", "stall", "cpu", "policy"});
     CHECK(keys_of(report["prediction"]) == names{"accuracy"});
-    CHECK(first(keys_of(report["layers"][0]), 8) == names{"requested", "hits", "partial_hits",
-                                                          "misses", "hit_rate", "h2d_bytes",
-                                                          "stall_ms", "slots"});
+    CHECK(first_keys(keys_of(report["layers"][0]), 8) == names{"requested", "hits", "partial_hits",
+                                                               "misses", "hit_rate", "h2d_bytes",
+                                                               "stall_ms", "slots"});
 }
 
 TEST_CASE("JSON values are those of the report") {
@@ -253,16 +253,16 @@ TEST_CASE("perplexity is e to the mean loss") {
 }
 
 TEST_CASE("the last bits of a sum do not reach the bytes") {
-    run_report one = hand_made(), other = hand_made();
-    one.time.compute = 0.1 + 0.2 + 0.3;    // 0.6000000000000001
-    other.time.compute = 0.3 + 0.2 + 0.1;  // 0.6
-    one.time.policy = -0.0;
-    REQUIRE(one.time.compute != other.time.compute);
-    CHECK(to_json(one).dump() == to_json(other).dump());
-    CHECK(to_json(one)["time_ms"]["compute"] == 0.6);
+    run_report left = hand_made(), right = hand_made();
+    left.time.compute = 0.1 + 0.2 + 0.3;   // 0.6000000000000001
+    right.time.compute = 0.3 + 0.2 + 0.1;  // 0.6
+    left.time.policy = -0.0;
+    REQUIRE(left.time.compute != right.time.compute);
+    CHECK(to_json(left).dump() == to_json(right).dump());
+    CHECK(to_json(left)["time_ms"]["compute"] == 0.6);
     // But a nanosecond does.
-    other.time.compute += 1e-6;
-    CHECK(to_json(one).dump() != to_json(other).dump());
+    right.time.compute += 1e-6;
+    CHECK(to_json(left).dump() != to_json(right).dump());
 }
 
 TEST_CASE("text shows the figures worked out by hand") {
@@ -290,8 +290,8 @@ TEST_CASE("text shows the figures worked out by hand") {
     CHECK(contains(text, "15.0 %    3.00 ms"));
     CHECK_FALSE(contains(text, "disk wait"));
     CHECK(contains(text, "prefill     15.0 % of it: launches and synchronises 100.0 %"));
-    CHECK(contains(text,
-                   "decode      85.0 % of it: waits for transfers 70.6 % and computes 29.4 %"));
+    CHECK(
+        contains(text, "decode      85.0 % of it: waits for transfers 70.6 % and computes 29.4 %"));
     CHECK(contains(text, "meanwhile   the link is busy 50.0 % and the CPU computes 5.0 %"));
     CHECK(contains(text, "hit rate    ▅█\n"));  // 0.5 of 7 steps is 3.5, rounded up; 1
     CHECK(contains(text, "50.0 % in layer 0 to 100.0 % in layer 1"));

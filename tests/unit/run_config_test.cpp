@@ -24,8 +24,8 @@ using namespace moorage::test;
 namespace {
 
 const setting *param(const stage_config &stage, const std::string &key) {
-    for (const setting &one : stage.params)
-        if (one.key == key) return &one;
+    for (const setting &setting : stage.params)
+        if (setting.key == key) return &setting;
     return nullptr;
 }
 
@@ -42,7 +42,7 @@ TEST_CASE("the least configuration gets the documented defaults") {
     CHECK_FALSE(config.bytes.has_value());
     CHECK_FALSE(config.per_layer);
     CHECK_FALSE(config.buffer_experts.has_value());
-    CHECK(config.action == on_fault::abort);
+    CHECK(config.fault_action == on_fault::abort);
     CHECK(config.cache.plugin == "lfu");
     CHECK(config.cache.place == "default");
     CHECK(config.placement.plugin.empty());
@@ -105,7 +105,7 @@ title = "a title"
     CHECK_FALSE(config.experts.has_value());
     CHECK(config.per_layer);
     CHECK(config.buffer_experts == 6);
-    CHECK(config.action == on_fault::replace);
+    CHECK(config.fault_action == on_fault::replace);
     CHECK(config.title == "a title");
     const std::vector<std::filesystem::path> paths = {"mine", "/opt/policies/x.so"};
     CHECK(config.plugin_paths == paths);
@@ -127,9 +127,9 @@ TEST_CASE("paths of the file are relative to its folder, those of --set to the c
     CHECK(accepted(least).trace == "conf/routing.safetensors");
     CHECK(accepted(least, {"source.trace=../a.safetensors"}).trace == "../a.safetensors");
     CHECK(accepted(least, {"source.trace=/b.safetensors"}).trace == "/b.safetensors");
-    const auto here = parse_run_config(least, "run.toml", {});
-    REQUIRE(here.ok());
-    CHECK(here->trace == "routing.safetensors");
+    const auto parsed = parse_run_config(least, "run.toml", {});
+    REQUIRE(parsed.ok());
+    CHECK(parsed->trace == "routing.safetensors");
     CHECK(accepted(least, {"plugins.path=[\"x\", \"../y\"]"}).plugin_paths ==
           std::vector<std::filesystem::path>{"x", "../y"});
     CHECK(accepted(least, {"plugins.path=./one.so"}).plugin_paths ==
@@ -137,14 +137,14 @@ TEST_CASE("paths of the file are relative to its folder, those of --set to the c
 }
 
 TEST_CASE("paths to profiles and shapes of --set are made from the current folder") {
-    const std::string here = std::filesystem::current_path().string();
+    const std::string current_folder = std::filesystem::current_path().string();
     const run_config config =
         accepted(least, {"hardware.profile=a/b.toml", "hardware.link=pcie4_x8",
                          "hardware.node=/n.toml", "source.shape=s.toml"});
-    CHECK(config.profile == here + "/a/b.toml");
+    CHECK(config.profile == current_folder + "/a/b.toml");
     CHECK(config.link == "pcie4_x8");
     CHECK(config.node == "/n.toml");
-    CHECK(config.shape == here + "/s.toml");
+    CHECK(config.shape == current_folder + "/s.toml");
 }
 
 TEST_CASE("unknown sections and keys name place, key and the nearest known") {
@@ -193,11 +193,11 @@ TEST_CASE("a wrong type names the value and what is needed") {
         {"[cache]\nshare = nan\n", "a finite number"},
         {"[cache]\nshare = -inf\n", "a finite number"},
     };
-    for (const auto &one : cases) {
-        CAPTURE(one.text);
-        const std::string text = refused(least + one.text);
+    for (const auto &test_case : cases) {
+        CAPTURE(test_case.text);
+        const std::string text = refused(least + test_case.text);
         CHECK(holds(text, "conf/run.toml:8: "));
-        CHECK(holds(text, one.part));
+        CHECK(holds(text, test_case.part));
     }
 }
 
@@ -211,16 +211,17 @@ TEST_CASE("values at a limit are taken and the next one is refused") {
                  {"memory.experts", 1, 1 << 20},
                  {"memory.buffer_experts", 0, 1 << 16},
                  {"memory.bytes", 1, 1ll << 50}};
-    for (const auto &one : cases) {
-        CAPTURE(one.key);
-        const std::string key = one.key + std::string("=");
-        accepted(least, {key + std::to_string(one.low)});
-        accepted(least, {key + std::to_string(one.high)});
-        const std::string below = refused(least, {key + std::to_string(one.low - 1)});
-        CHECK(holds(below, std::to_string(one.low - 1)));
-        CHECK(holds(below, std::to_string(one.low) + " to " + std::to_string(one.high)));
-        if (one.high < 9223372036854775807ll)
-            CHECK(holds(refused(least, {key + std::to_string(one.high + 1)}), "choose from"));
+    for (const auto &test_case : cases) {
+        CAPTURE(test_case.key);
+        const std::string key = test_case.key + std::string("=");
+        accepted(least, {key + std::to_string(test_case.low)});
+        accepted(least, {key + std::to_string(test_case.high)});
+        const std::string below = refused(least, {key + std::to_string(test_case.low - 1)});
+        CHECK(holds(below, std::to_string(test_case.low - 1)));
+        CHECK(
+            holds(below, std::to_string(test_case.low) + " to " + std::to_string(test_case.high)));
+        if (test_case.high < 9223372036854775807ll)
+            CHECK(holds(refused(least, {key + std::to_string(test_case.high + 1)}), "choose from"));
     }
     CHECK(holds(refused(least + "[run]\nseed = 9223372036854775808\n"), "conf/run.toml:8"));
     CHECK(holds(refused(least, {"run.seed=9223372036854775808"}), "--set run.seed"));
@@ -283,9 +284,9 @@ TEST_CASE("a model as a source: what it takes, what a trace refuses") {
     CHECK_FALSE(config.prefill_displaces);
     CHECK(holds(refused(least, {"run.guard_window=3"}), "guard_window"));
     CHECK(holds(refused(least, {"run.guard_margin=-0.1"}), "guard_margin"));
-    CHECK(accepted(least).numbers == arithmetic::by_format);
-    CHECK(accepted(least, {"run.arithmetic=exact"}).numbers == arithmetic::exact);
-    CHECK(accepted(least, {"run.arithmetic=fast"}).numbers == arithmetic::fast);
+    CHECK(accepted(least).arithmetic_mode == arithmetic::by_format);
+    CHECK(accepted(least, {"run.arithmetic=exact"}).arithmetic_mode == arithmetic::exact);
+    CHECK(accepted(least, {"run.arithmetic=fast"}).arithmetic_mode == arithmetic::fast);
     CHECK(holds(refused(least, {"run.arithmetic=quick"}), "choose exact"));
     CHECK(holds(refused(least, {"run.arithmetic=fast", "run.executor=cuda"}),
                 "executor cuda computes with activations as they are"));
@@ -557,10 +558,10 @@ TEST_CASE("library says which file a policy is in: beside the configuration, or 
         std::filesystem::temp_directory_path() / ("moorage-config-" + std::to_string(getpid()));
     std::filesystem::create_directories(folder / "deep");
     std::ofstream(folder / "deep/mine.so") << "something";
-    const auto there = parse_run_config(text, folder / "run.toml", {});
-    REQUIRE(there.ok());
-    CHECK(there->cache.library == folder / "deep/mine.so");
-    CHECK(there->plugin_paths == std::vector{folder / "deep/mine.so"});  // so that it is loaded
+    const auto parsed = parse_run_config(text, folder / "run.toml", {});
+    REQUIRE(parsed.ok());
+    CHECK(parsed->cache.library == folder / "deep/mine.so");
+    CHECK(parsed->plugin_paths == std::vector{folder / "deep/mine.so"});  // so that it is loaded
     std::filesystem::remove_all(folder);
     CHECK(holds(refused(least + "[cache]\nlibrary = 3\n"), "library"));
     CHECK(

@@ -23,17 +23,17 @@ std::atomic<int64_t> held = 0, most = 0;
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
     !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer)
 void *operator new(size_t bytes) {
-    void *const made = std::malloc(bytes);
-    if (!made) throw std::bad_alloc();
-    const auto now = held += static_cast<int64_t>(malloc_usable_size(made));
+    void *const memory = std::malloc(bytes);
+    if (!memory) throw std::bad_alloc();
+    const auto now = held += static_cast<int64_t>(malloc_usable_size(memory));
     if (now > most) most = now;
-    return made;
+    return memory;
 }
-void operator delete(void *what) noexcept {
-    held -= static_cast<int64_t>(malloc_usable_size(what));
-    std::free(what);
+void operator delete(void *memory) noexcept {
+    held -= static_cast<int64_t>(malloc_usable_size(memory));
+    std::free(memory);
 }
-void operator delete(void *what, size_t) noexcept { operator delete(what); }
+void operator delete(void *memory, size_t) noexcept { operator delete(memory); }
 #endif
 
 namespace {
@@ -52,13 +52,13 @@ int64_t most_held(uint64_t tokens) {
     config.shape = "Mixtral-8x7B";
     config.profile = "rtx_4090";
     config.experts = 128;
-    const int64_t before = held;
-    most = before;
+    const int64_t held_before = held;
+    most = held_before;
     const auto report = run(config, shared, {});
     std::filesystem::remove(file);
     REQUIRE_MESSAGE(report.ok(), (report ? "" : report.failure().text));
     CHECK(report->tokens == tokens);
-    return most - before;
+    return most - held_before;
 }
 
 }  // namespace
@@ -67,8 +67,8 @@ int64_t most_held(uint64_t tokens) {
 TEST_CASE("twice the tokens take no more memory") {
     if (moorage::test::sanitized) return moorage::test::skip("sanitizers keep books of their own");
     constexpr uint64_t few = 135'000, many = 200'000;
-    const int64_t before = most_held(few), growth = most_held(many) - before;
+    const int64_t held_by_few = most_held(few), growth = most_held(many) - held_by_few;
     CAPTURE(growth);
-    CHECK(before > 131'072 * 8);
+    CHECK(held_by_few > 131'072 * 8);
     CHECK(growth < static_cast<int64_t>(many - few));  // less than a byte each
 }

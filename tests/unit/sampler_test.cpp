@@ -26,11 +26,12 @@ namespace {
 constexpr int draws = 40'000;
 
 // Shares of the tokens among many draws.
-std::vector<double> shares(const sampling &how, const std::vector<float> &logits) {
-    sampler draw(how);
-    random_stream from = draw.draws_of(0);
+std::vector<double> shares(const sampling &options, const std::vector<float> &logits) {
+    sampler draw(options);
+    random_stream random = draw.draws_of(0);
     std::vector<double> counted(logits.size(), 0);
-    for (int i = 0; i < draws; ++i) counted[static_cast<size_t>(draw(logits, from))] += 1.0 / draws;
+    for (int i = 0; i < draws; ++i)
+        counted[static_cast<size_t>(draw(logits, random))] += 1.0 / draws;
     return counted;
 }
 
@@ -73,8 +74,8 @@ TEST_CASE("greedy: the most probable, the smaller id among equals") {
     CHECK(most_probable(std::vector<float>{-5, -5, -5}) == 0);
     CHECK(most_probable(std::vector<float>{7}) == 0);
     sampler greedy({.temperature = 0, .top_p = 0.3, .top_k = 3, .seed = 9});
-    random_stream from = greedy.draws_of(0);
-    for (int i = 0; i < 20; ++i) CHECK(greedy(std::vector<float>{2, 3, 3}, from) == 1);
+    random_stream random = greedy.draws_of(0);
+    for (int i = 0; i < 20; ++i) CHECK(greedy(std::vector<float>{2, 3, 3}, random) == 1);
 }
 
 TEST_CASE("the likelihood of a token") {
@@ -98,10 +99,10 @@ TEST_CASE("temperature 1 draws what the model says, others sharpen and flatten i
     check_shares(shares({.temperature = 0.5, .seed = 2}, four),
                  {0.0225 / 0.365, 0.25 / 0.365, 0.0025 / 0.365, 0.09 / 0.365});
     // Temperature 2 takes roots.
-    const double all = std::sqrt(0.15) + std::sqrt(0.5) + std::sqrt(0.05) + std::sqrt(0.3);
-    check_shares(
-        shares({.temperature = 2, .seed = 3}, four),
-        {std::sqrt(0.15) / all, std::sqrt(0.5) / all, std::sqrt(0.05) / all, std::sqrt(0.3) / all});
+    const double total = std::sqrt(0.15) + std::sqrt(0.5) + std::sqrt(0.05) + std::sqrt(0.3);
+    check_shares(shares({.temperature = 2, .seed = 3}, four),
+                 {std::sqrt(0.15) / total, std::sqrt(0.5) / total, std::sqrt(0.05) / total,
+                  std::sqrt(0.3) / total});
 }
 
 TEST_CASE("top_k keeps the k most probable in their proportions") {
@@ -151,11 +152,11 @@ TEST_CASE("min_p leaves out what has less than its share of the largest chance")
 
 TEST_CASE("penalties on what is there: divided or multiplied, then taken off") {
     const std::vector<float> logits = {4, -2, 3, 1};
-    const auto best = [&](const sampling &how, std::vector<int32_t> prompt,
+    const auto best = [&](const sampling &options, std::vector<int32_t> prompt,
                           std::vector<int32_t> written) {
-        sampler choose(how);
-        random_stream from = choose.draws_of(0);
-        return choose(logits, from, prompt, written);
+        sampler choose(options);
+        random_stream random = choose.draws_of(0);
+        return choose(logits, random, prompt, written);
     };
     CHECK(best({}, {0, 0, 0}, {0}) == 0);
     CHECK(best({.repetition = 1.3}, {0}, {}) == 0);   // 4 / 1.3 = 3.08
@@ -178,14 +179,14 @@ TEST_CASE("penalties on what is there: divided or multiplied, then taken off") {
     CHECK(best({.presence = 2, .penalty_window = 0}, long_ago, {}) == 2);
     // Drawn: logits ln 0.5 and ln 0.5, the first less ln 3: 1/4 and 3/4. Below 0 it is multiplied.
     const std::vector<float> level = logs_of({0.5, 0.5});
-    for (const sampling &how :
+    for (const sampling &options :
          {sampling{.temperature = 1, .seed = 3, .presence = std::log(3.0)},
           sampling{.temperature = 1, .seed = 3, .repetition = 1 + std::log(3) / std::log(2)}}) {
-        sampler draw(how);
-        random_stream from = draw.draws_of(0);
+        sampler draw(options);
+        random_stream random = draw.draws_of(0);
         std::vector<double> counted(2, 0);
         for (int i = 0; i < draws; ++i)
-            counted[static_cast<size_t>(draw(level, from, std::vector<int32_t>{0}, {}))] +=
+            counted[static_cast<size_t>(draw(level, random, std::vector<int32_t>{0}, {}))] +=
                 1.0 / draws;
         check_shares(counted, {0.25, 0.75});
     }
@@ -194,14 +195,14 @@ TEST_CASE("penalties on what is there: divided or multiplied, then taken off") {
 namespace {
 
 // The distribution by its definition, with nothing left out for speed.
-std::vector<double> reference_shares(const sampling &how, const std::vector<float> &logits) {
+std::vector<double> reference_shares(const sampling &options, const std::vector<float> &logits) {
     std::vector<double> chance(logits.size());
     for (size_t id = 0; id < logits.size(); ++id)
-        chance[id] = std::exp(static_cast<double>(logits[id]) / how.temperature);
+        chance[id] = std::exp(static_cast<double>(logits[id]) / options.temperature);
     std::vector<size_t> order(logits.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::ranges::stable_sort(order, [&](size_t a, size_t b) { return logits[a] > logits[b]; });
-    if (how.top_k != 0 && how.top_k < order.size()) order.resize(how.top_k);
+    if (options.top_k != 0 && options.top_k < order.size()) order.resize(options.top_k);
     const auto mass = [&] {
         double sum = 0;
         for (const size_t id : order) sum += chance[id];
@@ -209,14 +210,15 @@ std::vector<double> reference_shares(const sampling &how, const std::vector<floa
     };
     const double whole = mass();
     size_t count = 0;
-    for (double sum = 0; count < order.size() && (count == 0 || sum < how.top_p * whole); ++count)
+    for (double sum = 0; count < order.size() && (count == 0 || sum < options.top_p * whole);
+         ++count)
         sum += chance[order[count]];
-    if (how.top_p < 1) order.resize(count);
+    if (options.top_p < 1) order.resize(count);
     const double largest = chance[order[0]];
-    std::erase_if(order, [&](size_t id) { return chance[id] < how.min_p * largest; });
-    std::vector<double> out(logits.size(), 0);
-    for (const size_t id : order) out[id] = chance[id] / mass();
-    return out;
+    std::erase_if(order, [&](size_t id) { return chance[id] < options.min_p * largest; });
+    std::vector<double> result(logits.size(), 0);
+    for (const size_t id : order) result[id] = chance[id] / mass();
+    return result;
 }
 
 }  // namespace
@@ -228,21 +230,21 @@ TEST_CASE("drawn settings on drawn logits: as often as the definition says") {
         std::vector<float> logits(2 + random.below(40));
         for (float &logit : logits) logit = static_cast<float>(8 * random.unit() - 4);
         const double top_ps[] = {1, 0.95, 0.5, 0.3}, min_ps[] = {0, 0.05, 0.01, 0.4};
-        const sampling how = {.temperature = 0.3 + 1.5 * random.unit(),
-                              .top_p = top_ps[random.below(4)],
-                              .top_k = static_cast<uint32_t>(random.below(logits.size() + 2)),
-                              .min_p = min_ps[random.below(4)],
-                              .seed = static_cast<uint64_t>(round)};
-        check_shares(shares(how, logits), reference_shares(how, logits));
+        const sampling options = {.temperature = 0.3 + 1.5 * random.unit(),
+                                  .top_p = top_ps[random.below(4)],
+                                  .top_k = static_cast<uint32_t>(random.below(logits.size() + 2)),
+                                  .min_p = min_ps[random.below(4)],
+                                  .seed = static_cast<uint64_t>(round)};
+        check_shares(shares(options, logits), reference_shares(options, logits));
     }
 }
 
 TEST_CASE("a seed repeats its draws, another seed or request gives others") {
     const auto drawn = [](uint64_t seed, uint64_t request) {
         sampler draw({.temperature = 1, .seed = seed});
-        random_stream from = draw.draws_of(request);
+        random_stream random = draw.draws_of(request);
         std::vector<int32_t> ids;
-        for (int i = 0; i < 64; ++i) ids.push_back(draw(four, from));
+        for (int i = 0; i < 64; ++i) ids.push_back(draw(four, random));
         return ids;
     };
     CHECK(drawn(1, 0) == drawn(1, 0));
@@ -260,14 +262,14 @@ TEST_CASE("logits that are no numbers give a token of the vocabulary all the sam
                                                  {-infinite, -infinite, -infinite},
                                                  {infinite, nan, -infinite}};
     for (const std::vector<float> &logits : odd)
-        for (const sampling &how :
+        for (const sampling &options :
              {sampling{}, sampling{.temperature = 1}, sampling{.temperature = 1, .top_p = 0.5},
               sampling{.temperature = 1, .top_k = 2}, sampling{.temperature = 1, .min_p = 0.05},
               sampling{.temperature = 1e-300}}) {
-            sampler draw(how);
-            random_stream from = draw.draws_of(0);
+            sampler draw(options);
+            random_stream random = draw.draws_of(0);
             for (int i = 0; i < 20; ++i) {
-                const int32_t id = draw(logits, from);
+                const int32_t id = draw(logits, random);
                 CHECK(id >= 0);
                 CHECK(id < 3);
             }

@@ -31,7 +31,7 @@ const std::filesystem::path clusters = source_dir / "configs/clusters";
 
 result<run_config> load(const std::filesystem::path &file, const std::vector<std::string> &set) {
     std::vector<override_value> overrides;
-    for (const std::string &one : set) overrides.push_back(*parse_override(one));
+    for (const std::string &text : set) overrides.push_back(*parse_override(text));
     return load_run_config(file, overrides);
 }
 
@@ -41,9 +41,9 @@ result<scene> try_scene(const result<run_config> &config) {
 }
 
 scene scene_of(const std::string &name, const std::vector<std::string> &set = {}) {
-    auto made = try_scene(load(clusters / name, set));
-    REQUIRE_MESSAGE(made.ok(), (made ? "" : made.failure().text));
-    return std::move(*made);
+    auto parsed = try_scene(load(clusters / name, set));
+    REQUIRE_MESSAGE(parsed.ok(), (parsed ? "" : parsed.failure().text));
+    return std::move(*parsed);
 }
 
 result<scene> scene_from(const std::string &text) {
@@ -51,18 +51,18 @@ result<scene> scene_from(const std::string &text) {
 }
 
 scene accepted(const std::string &text) {
-    auto made = scene_from(text);
-    REQUIRE_MESSAGE(made.ok(), (made ? "" : made.failure().text));
-    return std::move(*made);
+    auto parsed = scene_from(text);
+    REQUIRE_MESSAGE(parsed.ok(), (parsed ? "" : parsed.failure().text));
+    return std::move(*parsed);
 }
 
 void refused(const std::string &text, const std::vector<std::string> &parts) {
-    const auto made = scene_from(text);
-    REQUIRE_FALSE_MESSAGE(made.ok(), parts.front());
-    CHECK(made.failure().usage);
+    const auto parsed = scene_from(text);
+    REQUIRE_FALSE_MESSAGE(parsed.ok(), parts.front());
+    CHECK(parsed.failure().usage);
     for (const std::string &part : parts)
-        CHECK_MESSAGE(made.failure().text.find(part) != std::string::npos,
-                      ("\"" + made.failure().text + "\" lacks " + part));
+        CHECK_MESSAGE(parsed.failure().text.find(part) != std::string::npos,
+                      ("\"" + parsed.failure().text + "\" lacks " + part));
 }
 
 const std::string switch8 = "[[cluster.models]]\nname = \"m\"\nshape = \"switch_base_8\"\n";
@@ -76,8 +76,8 @@ std::string lone_server(const std::string &keys) {
 }
 
 // Calls of a home with the frequencies that they add up to.
-void check_calls(const scene &of) {
-    const demand_arrays &demand = of.demand;
+void check_calls(const scene &scene) {
+    const demand_arrays &demand = scene.demand;
     REQUIRE(demand.home_first_call.size() == demand.homes + 1);
     CHECK(demand.home_first_call.front() == 0);
     CHECK(demand.home_first_call.back() == demand.call_group.size());
@@ -152,10 +152,10 @@ TEST_CASE("rates, times and association of an ideal cluster by hand") {
         "[[cluster.users]]\nname = \"u\"\nposition = [10, 0]\nflops = 1e12\nworkload = \"w\"\n"
         "[[cluster.users]]\nname = \"v\"\nposition = [20, 0]\nworkload = \"w\"\n" +
         drawn;
-    const scene made = accepted(text);
-    const cluster_arrays &cluster = made.cluster;
+    const scene scene = accepted(text);
+    const cluster_arrays &cluster = scene.cluster;
     CHECK(cluster.flags == (MOORAGE_CALLS_SERIAL | MOORAGE_RETURNS_EACH));
-    CHECK(made.home_names == std::vector<std::string>{"b", "a", "u", "v"});
+    CHECK(scene.home_names == std::vector<std::string>{"b", "a", "u", "v"});
     // v is as far from both: the first of them.
     CHECK(cluster.home_server == std::vector<uint32_t>{0, 1, 1, 0});
     CHECK(cluster.home_up_bytes_per_s[2] == doctest::Approx(2e6 / 8).epsilon(1e-12));
@@ -177,34 +177,34 @@ TEST_CASE("rates, times and association of an ideal cluster by hand") {
     CHECK(cluster.device_token_s[1] == cluster.device_call_s[1]);
     CHECK(cluster.cloud_call_s[0] == doctest::Approx(work / 8e12).epsilon(1e-12));
     CHECK(cluster.home_call_s[2] == doctest::Approx(work / 1e12).epsilon(1e-12));
-    CHECK(made.demand.hidden_bytes[0] == 768 * 4);
-    CHECK(made.demand.home_tokens_per_s == std::vector<double>{0, 0, 1, 1});
-    CHECK(made.home_workload == std::vector<uint32_t>{no_workload, no_workload, 0, 0});
-    CHECK(made.demand.home_holds.empty());
-    CHECK(made.demand.view().host_home_holds == nullptr);
-    check_calls(made);
+    CHECK(scene.demand.hidden_bytes[0] == 768 * 4);
+    CHECK(scene.demand.home_tokens_per_s == std::vector<double>{0, 0, 1, 1});
+    CHECK(scene.home_workload == std::vector<uint32_t>{no_workload, no_workload, 0, 0});
+    CHECK(scene.demand.home_holds.empty());
+    CHECK(scene.demand.view().host_home_holds == nullptr);
+    check_calls(scene);
 }
 
 TEST_CASE("a user's server is the one of the least time for a bit, both ways") {
-    const scene made = scene_of("slimcaching.toml", {"cluster.users.count=200"});
+    const auto scene = scene_of("slimcaching.toml", {"cluster.users.count=200"});
     const auto config = load(clusters / "slimcaching.toml", {"cluster.users.count=200"});
-    const cluster_config &of = *config->cluster;
+    const cluster_config &cluster = *config->cluster;
     std::set<uint32_t> used;
     for (size_t user = 0; user < 200; ++user) {
         // Powers are alike, so that is the nearest one, unless closer than a metre.
         uint32_t nearest = 0;
         for (uint32_t n = 1; n < 4; ++n)
-            if (distance_m(*of.users[user].at, *of.servers[n].at) <
-                distance_m(*of.users[user].at, *of.servers[nearest].at))
+            if (distance_m(*cluster.users[user].location, *cluster.servers[n].location) <
+                distance_m(*cluster.users[user].location, *cluster.servers[nearest].location))
                 nearest = n;
-        CHECK(made.cluster.home_server[4 + user] == nearest);
+        CHECK(scene.cluster.home_server[4 + user] == nearest);
         used.insert(nearest);
     }
     CHECK(used.size() == 4);
 }
 
 TEST_CASE("links: later ones count, directions may differ, names may stand for several") {
-    const scene made = accepted(
+    const scene scene = accepted(
         switch8 +
         "[[cluster.servers]]\nname = \"s\"\ncount = 2\nworkload = \"w\"\nflops = 1e12\n"
         "expert_memory_bytes = 1e9\n"
@@ -214,11 +214,11 @@ TEST_CASE("links: later ones count, directions may differ, names may stand for s
         "[[cluster.links]]\nfrom = \"t\"\nto = \"s.1\"\nbits_per_s = 24e6\nsymmetric = false\n" +
         drawn);
     const double inf = std::numeric_limits<double>::infinity();
-    CHECK(made.cluster.link_bytes_per_s ==
+    CHECK(scene.cluster.link_bytes_per_s ==
           std::vector<double>{inf, 1e6, 2e6, 1e6, inf, 2e6, 1e6, 3e6, inf});
-    CHECK(made.cluster.link_s == std::vector<double>{0, .5, 0, .5, 0, 0, .5, 0, 0});
-    CHECK_FALSE(made.cluster.has_cloud());
-    CHECK(made.cluster.view().host_cloud_s == nullptr);
+    CHECK(scene.cluster.link_s == std::vector<double>{0, .5, 0, .5, 0, 0, .5, 0, 0});
+    CHECK_FALSE(scene.cluster.has_cloud());
+    CHECK(scene.cluster.view().host_cloud_s == nullptr);
 }
 
 TEST_CASE("GPUs: memory and times from their profiles") {
@@ -236,36 +236,36 @@ TEST_CASE("GPUs: memory and times from their profiles") {
     CHECK(memory("expert_memory_share = 0.75\n")[0] == 42'949'672'960 / 4 * 3);
     CHECK(memory("")[0] == 42'949'672'960 - 3'000'000'000 - shape->non_expert_bytes);
 
-    const scene made = accepted(model + lone_server(server) + drawn);
-    CHECK(made.device_names == std::vector<std::string>{"a.gpu0", "a.gpu1"});
-    CHECK(made.cluster.device_server == std::vector<uint32_t>{0, 0});
+    const scene scene = accepted(model + lone_server(server) + drawn);
+    CHECK(scene.device_names == std::vector<std::string>{"a.gpu0", "a.gpu1"});
+    CHECK(scene.cluster.device_server == std::vector<uint32_t>{0, 0});
     const cost_model costs(*a100, *shape);
-    CHECK(made.cluster.device_call_s[0] ==
+    CHECK(scene.cluster.device_call_s[0] ==
           doctest::Approx(static_cast<double>(costs.gpu_expert_ns(1, 1)) * 1e-9));
-    CHECK(made.cluster.device_load_bytes_per_s[0] ==
+    CHECK(scene.cluster.device_load_bytes_per_s[0] ==
           std::min(a100->link.h2d_bytes_per_s, a100->node.memory_bytes_per_s));
-    CHECK(made.hardware[1].id == "rtx_4090");
+    CHECK(scene.hardware[1].id == "rtx_4090");
     // Half the bytes are read in half the time (2 launches of 3 us apart); the arithmetic stays.
-    const scene half =
+    const auto half =
         accepted(model + "expert_bytes = " + std::to_string(shape->expert_bytes / 2) + "\n" +
                  lone_server(server) + drawn);
     const double launches = 6e-6;
     CHECK(half.cluster.device_call_s[0] - launches ==
-          doctest::Approx((made.cluster.device_call_s[0] - launches) / 2).epsilon(1e-3));
+          doctest::Approx((scene.cluster.device_call_s[0] - launches) / 2).epsilon(1e-3));
     CHECK(half.demand.expert_bytes[0] == shape->expert_bytes / 2);
 }
 
 TEST_CASE("the full SlimCaching instance") {
-    const scene made = scene_of("slimcaching.toml");
-    CHECK(made.model_names.size() == 18);
+    const auto scene = scene_of("slimcaching.toml");
+    CHECK(scene.model_names.size() == 18);
     // Switch 3 x 12 layers x (8 + 16 + 32), LLaVA 2 x (12 + 12 + 16) x 4, LLaMA-MoE 3 x 32 x 16.
-    CHECK(made.demand.experts() == 3 * 12 * 56 + 2 * 40 * 4 + 3 * 512);
-    CHECK(made.demand.experts() == 3872);
-    check_calls(made);
+    CHECK(scene.demand.experts() == 3 * 12 * 56 + 2 * 40 * 4 + 3 * 512);
+    CHECK(scene.demand.experts() == 3872);
+    check_calls(scene);
     std::set<size_t> sizes;
     std::set<std::vector<double>> sets;
     for (size_t home = 4; home < 24; ++home) {
-        const auto row = made.demand.home_model.begin() + static_cast<ptrdiff_t>(home * 18);
+        const auto row = scene.demand.home_model.begin() + static_cast<ptrdiff_t>(home * 18);
         std::vector<double> shares;
         std::copy_if(row, row + 18, std::back_inserter(shares), [](double s) { return s > 0; });
         sizes.insert(shares.size());
@@ -278,12 +278,12 @@ TEST_CASE("the full SlimCaching instance") {
             CHECK(shares[rank] ==
                   doctest::Approx(std::pow(static_cast<double>(rank + 1), -0.8) / total));
         // 200 held, none of them used less than one that is not held, all of models asked for.
-        const size_t experts = made.demand.experts();
+        const size_t experts = scene.demand.experts();
         double least_held = 1, most_missing = 0;
         size_t held = 0;
         for (size_t n = 0; n < experts; ++n) {
-            const double used = made.demand.frequency[home * experts + n];
-            if (made.demand.home_holds[home * experts + n]) {
+            const double used = scene.demand.frequency[home * experts + n];
+            if (scene.demand.home_holds[home * experts + n]) {
                 ++held;
                 least_held = std::min(least_held, used);
                 CHECK(used > 0);
@@ -296,51 +296,51 @@ TEST_CASE("the full SlimCaching instance") {
     }
     CHECK(sizes == std::set<size_t>{3, 4, 5});
     CHECK(sets.size() == 20);
-    CHECK(std::count(made.demand.home_holds.begin(), made.demand.home_holds.begin() + 4 * 3872,
+    CHECK(std::count(scene.demand.home_holds.begin(), scene.demand.home_holds.begin() + 4 * 3872,
                      1) == 0);
     // A larger set holds the smaller one of the same user.
-    const scene three = scene_of("slimcaching.toml", {"cluster.workloads.models_per_user=3"});
-    const scene five = scene_of("slimcaching.toml", {"cluster.workloads.models_per_user=5"});
+    const auto three = scene_of("slimcaching.toml", {"cluster.workloads.models_per_user=3"});
+    const auto five = scene_of("slimcaching.toml", {"cluster.workloads.models_per_user=5"});
     for (size_t n = 0; n < three.demand.home_model.size(); ++n)
         if (three.demand.home_model[n] > 0) CHECK(five.demand.home_model[n] > 0);
 }
 
 TEST_CASE("users of one workload share its statistics, unless each has its own") {
-    const auto rows = [](const scene &made) {
+    const auto rows = [](const scene &scene) {
         std::set<std::vector<double>> different;
-        const auto experts = static_cast<ptrdiff_t>(made.demand.experts());
+        const auto experts = static_cast<ptrdiff_t>(scene.demand.experts());
         for (ptrdiff_t home = 2; home < 6; ++home)
-            different.emplace(made.demand.frequency.begin() + home * experts,
-                              made.demand.frequency.begin() + (home + 1) * experts);
+            different.emplace(scene.demand.frequency.begin() + home * experts,
+                              scene.demand.frequency.begin() + (home + 1) * experts);
         return different.size();
     };
     const std::vector<std::string> alike = {"cluster.workloads.models_per_user=2",
                                             "cluster.workloads.model_zipf=0"};
     CHECK(rows(scene_of("tiny.toml", alike)) == 1);
-    std::vector<std::string> own = alike;
-    own.push_back("cluster.workloads.per_user=true");
-    const scene made = scene_of("tiny.toml", own);
-    CHECK(rows(made) == 4);
-    check_calls(made);
+    std::vector<std::string> per_user = alike;
+    per_user.push_back("cluster.workloads.per_user=true");
+    const auto scene = scene_of("tiny.toml", per_user);
+    CHECK(rows(scene) == 4);
+    check_calls(scene);
     // Frequencies do not depend on whether the sets are kept.
     std::vector<std::string> bare = alike;
     bare.push_back("cluster.workloads.groups_max=0");
-    const scene without = scene_of("tiny.toml", bare);
-    CHECK(without.demand.view().calls == 0);
-    const scene with = scene_of("tiny.toml", alike);
-    for (size_t n = 0; n < with.demand.frequency.size(); ++n)
-        CHECK(without.demand.frequency[n] == doctest::Approx(with.demand.frequency[n]));
+    const auto ungrouped = scene_of("tiny.toml", bare);
+    CHECK(ungrouped.demand.view().calls == 0);
+    const auto grouped = scene_of("tiny.toml", alike);
+    for (size_t n = 0; n < grouped.demand.frequency.size(); ++n)
+        CHECK(ungrouped.demand.frequency[n] == doctest::Approx(grouped.demand.frequency[n]));
 }
 
 TEST_CASE("a bundled trace by kind of text: frequencies, rates and lengths") {
-    const scene made = scene_of("prism.toml");
-    check_calls(made);
+    const auto scene = scene_of("prism.toml");
+    check_calls(scene);
     const auto opened = trace::open(bundled);
     REQUIRE(opened.ok());
     const auto offsets = opened->request_offsets();
     const uint64_t kinds[] = {0, 1, 3};
     for (size_t home = 0; home < 3; ++home) {
-        std::vector<double> counts(made.demand.experts(), 0.0);
+        std::vector<double> counts(scene.demand.experts(), 0.0);
         double tokens = 0, requests = 0;
         for (uint64_t request = kinds[home]; request < opened->requests(); request += 6) {
             requests += 1;
@@ -352,19 +352,19 @@ TEST_CASE("a bundled trace by kind of text: frequencies, rates and lengths") {
             }
         }
         for (size_t n = 0; n < counts.size(); ++n)
-            CHECK(made.demand.frequency[home * counts.size() + n] ==
+            CHECK(scene.demand.frequency[home * counts.size() + n] ==
                   doctest::Approx(counts[n] / tokens).epsilon(1e-9));
-        CHECK(made.demand.home_tokens_per_s[home] == doctest::Approx(tokens / requests / 10));
+        CHECK(scene.demand.home_tokens_per_s[home] == doctest::Approx(tokens / requests / 10));
         // All of a request of 200 but its last token is input: 199 and 1 pass in two.
-        CHECK(made.demand.home_batch[home] == doctest::Approx(100));
-        CHECK(made.demand.home_single_share[home] == doctest::Approx(0.5));
+        CHECK(scene.demand.home_batch[home] == doctest::Approx(100));
+        CHECK(scene.demand.home_single_share[home] == doctest::Approx(0.5));
     }
     // 100 tokens of input at once, then 100 passes of one: outputs 2 to 101 of 200 tokens.
-    const scene prompts = scene_of("prism.toml", {"cluster.workloads.input_tokens=100"});
+    const auto prompts = scene_of("prism.toml", {"cluster.workloads.input_tokens=100"});
     CHECK(prompts.demand.home_batch[0] == doctest::Approx(200.0 / 101));
     CHECK(prompts.demand.home_single_share[0] == doctest::Approx(100.0 / 101));
     // 30 together, outputs 2 to 10: 39 tokens in 10 passes, every 10 s.
-    const scene lengths = scene_of(
+    const auto lengths = scene_of(
         "prism.toml", {"cluster.workloads.input_tokens=30", "cluster.workloads.output_tokens=10"});
     CHECK(lengths.demand.home_tokens_per_s[0] == doctest::Approx(3.9));
     CHECK(lengths.demand.home_batch[0] == doctest::Approx(3.9));
@@ -374,14 +374,14 @@ TEST_CASE("arrivals from a file give rate and batch") {
     const std::filesystem::path file = std::filesystem::temp_directory_path() /
                                        ("moorage_arrivals_" + std::to_string(getpid()) + ".csv");
     std::ofstream(file) << "arrival_s,input,output\n10,5,2\n12,0,4\n20,3,1\n";
-    const scene made = accepted(switch8 + lone_server("gpus = \"rtx_4090\"\n") + drawn +
-                                "arrivals = \"" + file.string() + "\"\n");
+    const scene scene = accepted(switch8 + lone_server("gpus = \"rtx_4090\"\n") + drawn +
+                                 "arrivals = \"" + file.string() + "\"\n");
     std::filesystem::remove(file);
     // Tokens 6 + 4 + 3, an input being one token at least; 10 s are two gaps between three
     // requests; passes 2 + 4 + 1.
-    CHECK(made.demand.home_tokens_per_s[0] == doctest::Approx(13.0 / 3 / 5));
-    CHECK(made.demand.home_batch[0] == doctest::Approx(13.0 / 7));
-    CHECK(made.demand.home_single_share[0] == doctest::Approx(5.0 / 7));  // 1 + (1 + 3) + 0
+    CHECK(scene.demand.home_tokens_per_s[0] == doctest::Approx(13.0 / 3 / 5));
+    CHECK(scene.demand.home_batch[0] == doctest::Approx(13.0 / 7));
+    CHECK(scene.demand.home_single_share[0] == doctest::Approx(5.0 / 7));  // 1 + (1 + 3) + 0
     refused(switch8 + lone_server("gpus = \"rtx_4090\"\n") + drawn + "arrivals = \"/none.csv\"\n",
             {"[[cluster.workloads]] w", "/none.csv"});
 }
@@ -392,10 +392,10 @@ TEST_CASE("a trace serves the models that it fits, others are drawn where that i
     const std::string server = lone_server("gpus = \"a100_80gb\"\n");
     const std::string workload =
         "[[cluster.workloads]]\nname = \"w\"\ntrace = \"" + bundled + "\"\n";
-    const scene made =
+    const auto scene =
         accepted(two + server + workload + "zipf = 1\nmodels = {q = 0.25, m = 0.75}\n");
-    check_calls(made);
-    const auto first = made.demand.frequency.begin() + made.demand.model_first[1];
+    check_calls(scene);
+    const auto first = scene.demand.frequency.begin() + scene.demand.model_first[1];
     CHECK(*std::max_element(first, first + 8) > 0.75 * 0.36);  // rank 1 of 8 at exponent 1: 0.3679
     refused(two + server + workload,
             {"24 MoE layers, 60 experts and top-4", "model m has 12, 8 and top-1", "give zipf"});
@@ -436,16 +436,17 @@ TEST_CASE("frequencies alone: a file of subjects") {
         "\"w\"\n";
     const std::string workload =
         "[[cluster.workloads]]\nname = \"w\"\nfrequency = \"" + file.string() + "\"\n";
-    const scene one = accepted(model + server + workload + "domains = \"astronomy\"\n");
-    const scene all = accepted(model + server + workload);
-    CHECK(one.demand.view().calls == 0);
+    const scene one_domain = accepted(model + server + workload + "domains = \"astronomy\"\n");
+    const scene all_domains = accepted(model + server + workload);
+    CHECK(one_domain.demand.view().calls == 0);
     for (size_t layer = 0; layer < 32; ++layer)
         for (size_t expert = 0; expert < 8; ++expert) {
             // Two experts a token: twice the share.
             const double astronomy = static_cast<double>(expert + 1) / 36;
             const double law = static_cast<double>(8 - expert) / 36;
-            CHECK(one.demand.frequency[layer * 8 + expert] == doctest::Approx(2 * astronomy));
-            CHECK(all.demand.frequency[layer * 8 + expert] ==
+            CHECK(one_domain.demand.frequency[layer * 8 + expert] ==
+                  doctest::Approx(2 * astronomy));
+            CHECK(all_domains.demand.frequency[layer * 8 + expert] ==
                   doctest::Approx(2 * (astronomy + 3 * law) / 4));
         }
     refused(model + server + workload + "domains = \"astronomi\"\n", {"did you mean astronomy"});
@@ -495,12 +496,12 @@ TEST_CASE("users and servers out of radio range are named, others are not") {
     // 5 MHz, 10 mW, noise of 4e-21 W/Hz, distance^-4. At 5 km the ratio is
     // 0.01 x 1.6e-15 / 2e-14 = 8e-4, and 5e6 x 8e-4 / ln 2 = 5.8 kbit/s; at 8 km 1.22e-4, 880
     // bit/s.
-    const auto text = [](const std::string &user, const std::string &other, const char *rest) {
+    const auto text = [](const std::string &user, const std::string &server, const char *rest) {
         return switch8 +
                lone_server("flops = 1e12\nexpert_memory_bytes = 9e9\nposition = [0, 0]\n") +
                "[[cluster.servers]]\nname = \"far\"\nflops = 1e12\nexpert_memory_bytes = 9e9\n"
                "position = [" +
-               other +
+               server +
                ", 0]\n"
                "[cluster.cloud]\nflops = 1e12\n"
                "[cluster.radio]\nuser_bandwidth_hz = 5e6\nuser_power_w = 0.01\n"
@@ -523,12 +524,12 @@ TEST_CASE("256 devices and 1664 experts, every home with statistics of its own")
         "[[cluster.servers]]\nname = \"s\"\ncount = 256\ngpus = \"a100_40gb\"\nworkload = \"w\"\n"
         "[[cluster.links]]\nfrom = \"*\"\nto = \"*\"\nbits_per_s = 1e9\n" +
         drawn + "per_user = true\ngroups_max = 500\n";
-    const scene made = accepted(text);
-    CHECK(made.cluster.devices() == 256);
-    CHECK(made.demand.experts() == 1664);
-    CHECK(made.demand.call_group.size() <= 256u * 26 * 500);
+    const scene scene = accepted(text);
+    CHECK(scene.cluster.devices() == 256);
+    CHECK(scene.demand.experts() == 1664);
+    CHECK(scene.demand.call_group.size() <= 256u * 26 * 500);
     const double sum =
-        std::accumulate(made.demand.frequency.end() - 1664, made.demand.frequency.end(), 0.0);
+        std::accumulate(scene.demand.frequency.end() - 1664, scene.demand.frequency.end(), 0.0);
     CHECK(sum == doctest::Approx(26 * 6));
 }
 

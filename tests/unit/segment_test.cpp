@@ -33,18 +33,18 @@ struct made_expert {
                 random_stream &random) {
         matrix *parts[] = {&weights.gate, &weights.up, &weights.down};
         for (int i = 0; i < 3; ++i) {
-            matrix &one = *parts[i];
+            matrix &part = *parts[i];
             const uint64_t step = gap && i < 2 ? 2 : 1;
-            one.type = type;
-            one.rows = i < 2 ? inner : hidden;
-            one.columns = i < 2 ? hidden : inner;
-            one.row_bytes = step * bytes_of_columns(type, one.columns);
-            one.scale_row_bytes = step * scale_bytes(type, one.columns);
-            fill(values[i], one.rows * one.row_bytes, random);
-            fill(scales[i], one.rows * one.scale_row_bytes, random);
-            one.data = values[i].data();
-            one.scales = scales[i].empty() ? nullptr : scales[i].data();
-            biases[i].resize(one.rows);
+            part.type = type;
+            part.rows = i < 2 ? inner : hidden;
+            part.columns = i < 2 ? hidden : inner;
+            part.row_bytes = step * bytes_of_columns(type, part.columns);
+            part.scale_row_bytes = step * scale_bytes(type, part.columns);
+            fill(values[i], part.rows * part.row_bytes, random);
+            fill(scales[i], part.rows * part.scale_row_bytes, random);
+            part.data = values[i].data();
+            part.scales = scales[i].empty() ? nullptr : scales[i].data();
+            biases[i].resize(part.rows);
             for (float &bias : biases[i]) bias = static_cast<float>(random.unit());
         }
         weights.gate_bias = biases[0];
@@ -53,31 +53,31 @@ struct made_expert {
     }
     static void fill(std::vector<std::byte> &bytes, uint64_t count, random_stream &random) {
         bytes.resize(count);
-        for (std::byte &one : bytes) one = static_cast<std::byte>(random.next());
+        for (std::byte &byte : bytes) byte = static_cast<std::byte>(random.next());
     }
 };
 
 // Appends one matrix: rows [row, row + rows), columns [column, column + columns), then scales.
-void gather(const matrix &from, uint32_t row, uint32_t rows, uint32_t column, uint32_t columns,
-            std::vector<std::byte> &out) {
+void gather(const matrix &source, uint32_t row, uint32_t rows, uint32_t column, uint32_t columns,
+            std::vector<std::byte> &target) {
     for (const bool scales : {false, true}) {
-        const std::byte *base = scales ? from.scales : from.data;
-        const uint64_t stride = scales ? from.scale_row_bytes : from.row_bytes;
+        const std::byte *base = scales ? source.scales : source.data;
+        const uint64_t stride = scales ? source.scale_row_bytes : source.row_bytes;
         const uint64_t begin =
-            scales ? scale_bytes(from.type, column) : bytes_of_columns(from.type, column);
+            scales ? scale_bytes(source.type, column) : bytes_of_columns(source.type, column);
         const uint64_t count =
-            scales ? scale_bytes(from.type, columns) : bytes_of_columns(from.type, columns);
+            scales ? scale_bytes(source.type, columns) : bytes_of_columns(source.type, columns);
         for (uint32_t r = row; r < row + rows; ++r)
-            for (uint64_t b = 0; b < count; ++b) out.push_back(base[r * stride + begin + b]);
+            for (uint64_t b = 0; b < count; ++b) target.push_back(base[r * stride + begin + b]);
     }
 }
 
-std::vector<std::byte> slow_image(const mlp_weights &of, uint32_t first, uint32_t count) {
-    std::vector<std::byte> out;
-    gather(of.gate, first, count, 0, of.gate.columns, out);
-    gather(of.up, first, count, 0, of.up.columns, out);
-    gather(of.down, 0, of.down.rows, first, count, out);
-    return out;
+std::vector<std::byte> slow_image(const mlp_weights &expert, uint32_t first, uint32_t count) {
+    std::vector<std::byte> image;
+    gather(expert.gate, first, count, 0, expert.gate.columns, image);
+    gather(expert.up, first, count, 0, expert.up.columns, image);
+    gather(expert.down, 0, expert.down.rows, first, count, image);
+    return image;
 }
 
 void check_same(const matrix &a, const matrix &b) {
@@ -114,26 +114,26 @@ void check_segment(const mlp_weights &expert, uint32_t first, uint32_t count,
     std::vector<std::byte> taken(image.bytes() + 2, std::byte{0x5a});
     for (const size_t piece : order) {
         std::vector<segment_image::source> sources;
-        image.sources(borders[piece], borders[piece + 1], sources);
-        for (const segment_image::source &from : sources)
-            for (uint64_t left = from.bytes; left != 0;) {
+        image.find_sources(borders[piece], borders[piece + 1], sources);
+        for (const segment_image::source &source : sources)
+            for (uint64_t left = source.bytes; left != 0;) {
                 const uint64_t bytes = 1 + random.below(left);
                 left -= bytes;
-                image.take(from, left, {from.data + left, bytes}, taken.data() + 1);
+                image.copy_source(source, left, {source.data + left, bytes}, taken.data() + 1);
             }
     }
     CHECK(taken == target);
 
-    const mlp_weights seen = image.view(expected.data()), there = image.in_place();
+    const mlp_weights seen = image.view(expected.data()), in_place = image.in_place();
     CHECK(seen.gate.row_bytes == bytes_of_columns(seen.gate.type, seen.gate.columns));
     CHECK(seen.down.row_bytes == bytes_of_columns(seen.down.type, count));
-    check_same(seen.gate, there.gate);
-    check_same(seen.up, there.up);
-    check_same(seen.down, there.down);
+    check_same(seen.gate, in_place.gate);
+    check_same(seen.up, in_place.up);
+    check_same(seen.down, in_place.down);
     CHECK(seen.gate_bias.data() == expert.gate_bias.data() + first);
     CHECK(seen.up_bias.size() == count);
-    CHECK(there.up_bias.data() == expert.up_bias.data() + first);
-    CHECK(there.down_bias.size() == expert.down.rows);
+    CHECK(in_place.up_bias.data() == expert.up_bias.data() + first);
+    CHECK(in_place.down_bias.size() == expert.down.rows);
 }
 
 }  // namespace
@@ -170,12 +170,12 @@ TEST_CASE("bytes by type") {
     CHECK(bytes_of_columns(weight_type::bf16, 3) == 6);
     CHECK(bytes_of_columns(weight_type::f16, 3) == 6);
     CHECK(bytes_of_columns(weight_type::mxfp4, 64) == 32);
-    matrix of;
-    of.type = weight_type::mxfp4;
-    of.rows = 5;
-    of.columns = 64;
-    of.row_bytes = 1000;  // gaps do not count
-    CHECK(bytes_of(of) == 5 * (32 + 2));
+    matrix weights;
+    weights.type = weight_type::mxfp4;
+    weights.rows = 5;
+    weights.columns = 64;
+    weights.row_bytes = 1000;  // gaps do not count
+    CHECK(bytes_of(weights) == 5 * (32 + 2));
 }
 
 TEST_CASE("parts: multiples of 32, at most eight, together the whole") {

@@ -20,8 +20,8 @@ namespace {
 
 struct counter final : span_sink {
     uint64_t segments = 0;  // computed on the GPU
-    void span(track where, const char *kind, uint32_t, uint32_t, uint64_t, uint64_t) override {
-        segments += where == gpu && std::string_view(kind) == "expert";
+    void span(track track_id, const char *kind, uint32_t, uint32_t, uint64_t, uint64_t) override {
+        segments += track_id == gpu && std::string_view(kind) == "expert";
     }
 };
 
@@ -57,9 +57,9 @@ struct bench : test::toy_run {
 }  // namespace
 
 TEST_CASE("the top computes while the bottom arrives; the top stays") {
-    bench on;
-    on.write(toy::routing({{{0}}, {{0}}}, 4, {0, 2}, false));
-    const run_report report = on.run_it();
+    bench fixture;
+    fixture.write(toy::routing({{{0}}, {{0}}}, 4, {0, 2}, false));
+    const run_report report = fixture.run_it();
     // Token 0: gate 170; top on the link to 6,290, bottom to 12,170; top computed 6,290 to 6,342,
     // bottom 12,170 to 12,219; head 12,229.
     CHECK(report.ttft_ms.mean == doctest::Approx(0.012229));
@@ -76,9 +76,9 @@ TEST_CASE("the top computes while the bottom arrives; the top stays") {
 }
 
 TEST_CASE("partial hits compute all their tops first") {
-    bench on;
-    on.write(toy::routing({{{0, 1}}, {{0, 1}}, {{0, 2}}}, 4, {0, 3}, false));
-    const run_report report = on.run_it();
+    bench fixture;
+    fixture.write(toy::routing({{{0, 1}}, {{0, 1}}, {{0, 2}}}, 4, {0, 3}, false));
+    const run_report report = fixture.run_it();
     // Token 0: link 0T 6,290, 0B 12,170, 1T 18,290, 1B 24,170; computed to 24,219; head 24,229.
     CHECK(report.ttft_ms.mean == doctest::Approx(0.024229));
     // Token 1: tops 170 to 274; bottoms on the link to 6,050 and 11,930; to 11,979; head 11,989.
@@ -90,35 +90,35 @@ TEST_CASE("partial hits compute all their tops first") {
 }
 
 TEST_CASE("a slot holds a top, so there are experts / share of them") {
-    bench on;
-    on.write(toy::routing({{{0}}, {{1}}, {{2}}, {{0}}, {{1}}, {{2}}}, 8, {0, 6}, false));
-    on.config.experts = 2;
-    run_report report = on.run_it();
+    bench fixture;
+    fixture.write(toy::routing({{{0}}, {{1}}, {{2}}, {{0}}, {{1}}, {{2}}}, 8, {0, 6}, false));
+    fixture.config.experts = 2;
+    run_report report = fixture.run_it();
     CHECK(report.config["memory"]["slots"] == 3);  // 2 / 0.512 = 3.9
     CHECK(report.experts.partial_hits == 3);
     CHECK(report.experts.misses == 3);
     CHECK(report.config["memory"]["bytes"] == 200'000);
-    on.config.split = 1;
-    report = on.run_it();
+    fixture.config.split = 1;
+    report = fixture.run_it();
     CHECK_FALSE(report.config["memory"].contains("slots"));
     CHECK(report.experts.misses == 6);
-    on.config.split = 0.2;  // 1280 rows: share 0.256, 7 slots
-    report = on.run_it();
+    fixture.config.split = 0.2;  // 1280 rows: share 0.256, 7 slots
+    report = fixture.run_it();
     CHECK(report.config["memory"]["slots"] == 7);
     CHECK(report.bytes.h2d == 3 * 100'000 + 3 * 74'400);
-    on.config.split = 0.9;  // 4480 rows: share 0.896, 2 slots
-    report = on.run_it();
+    fixture.config.split = 0.9;  // 4480 rows: share 0.896, 2 slots
+    report = fixture.run_it();
     CHECK(report.config["memory"]["slots"] == 2);
     CHECK(report.experts.misses == 6);
 }
 
 TEST_CASE("every border of a part divides an expert without a byte too many") {
-    bench on;
-    on.write(toy::routing({{{0}}}, 4, {0, 1}, false));
+    bench fixture;
+    fixture.write(toy::routing({{{0}}}, 4, {0, 1}, false));
     for (uint32_t part = 1; part < 8; ++part) {
         CAPTURE(part);
-        on.config.split = 640.0 * part / 5000;
-        const run_report report = on.run_it();
+        fixture.config.split = 640.0 * part / 5000;
+        const run_report report = fixture.run_it();
         CHECK(report.bytes.h2d == 100'000);
         // 170, two copies of 1,000 + 20 ns a row of 10 bytes... 12,800 bytes a part at 10 a ns.
         const uint64_t bottom = 100'000 - 12'800 * part;
@@ -128,10 +128,10 @@ TEST_CASE("every border of a part divides an expert without a byte too many") {
 }
 
 TEST_CASE("a prefetched bottom waits in the buffer and makes a partial hit a hit") {
-    bench on;
-    on.write(toy::routing({{{0}, {0}, {0}}, {{0}, {0}, {0}}}, 4, {0, 2}, false));
-    on.prefetch("0:8b");  // at layer 0, of expert 0 of layer 2
-    const run_report report = on.run_it();
+    bench fixture;
+    fixture.write(toy::routing({{{0}, {0}, {0}}, {{0}, {0}, {0}}}, 4, {0, 2}, false));
+    fixture.prefetch("0:8b");  // at layer 0, of expert 0 of layer 2
+    const run_report report = fixture.run_it();
     // Token 0, layer 0: done at 12,219; the prefetch is on the link 12,170 to 18,050. Layer 1: gate
     // 12,389, top 18,050 to 24,170, bottom to 30,050, done 30,099. Layer 2: gate 30,269, its bottom
     // is there; top to 36,389, computed to 36,441, bottom to 36,490; head 36,500.
@@ -150,10 +150,10 @@ TEST_CASE("a prefetched bottom waits in the buffer and makes a partial hit a hit
 }
 
 TEST_CASE("a late bottom is waited for, after a top that is demanded behind it") {
-    bench on;
-    on.write(toy::routing({{{0}, {0}}}, 4, {0, 1}, false));
-    on.prefetch("0:4b");
-    const run_report report = on.run_it();
+    bench fixture;
+    fixture.write(toy::routing({{{0}, {0}}}, 4, {0, 1}, false));
+    fixture.prefetch("0:4b");
+    const run_report report = fixture.run_it();
     // Layer 0 as above, prefetch on the link 12,170 to 18,050. Layer 1: gate 12,389; its top
     // follows to 24,170; computed to 24,222, the bottom to 24,271; head 24,281.
     CHECK(report.total_ms == doctest::Approx(0.024281));
@@ -163,11 +163,11 @@ TEST_CASE("a late bottom is waited for, after a top that is demanded behind it")
 }
 
 TEST_CASE("a bottom that nobody asks for is wasted, and its slot is free again") {
-    bench on;
-    on.write(toy::routing({{{0}, {1}}, {{0}, {1}}, {{0}, {1}}}, 4, {0, 3}, false));
-    on.prefetch("0:6b");  // expert 2 of layer 1
-    on.config.buffer_experts = 1;
-    const run_report report = on.run_it();
+    bench fixture;
+    fixture.write(toy::routing({{{0}, {1}}, {{0}, {1}}, {{0}, {1}}}, 4, {0, 3}, false));
+    fixture.prefetch("0:6b");  // expert 2 of layer 1
+    fixture.config.buffer_experts = 1;
+    const run_report report = fixture.run_it();
     // Under way when layer 1 is routed, three times over: its bytes have all set out.
     CHECK(report.bytes.prefetched == 3 * 48'800);
     CHECK(report.bytes.prefetch_wasted == 3 * 48'800);
@@ -176,11 +176,11 @@ TEST_CASE("a bottom that nobody asks for is wasted, and its slot is free again")
 }
 
 TEST_CASE("more experts than cache and staging hold pass through") {
-    bench on;
-    on.write(toy::routing({{{0, 1, 2, 3}}, {{0, 1, 2, 3}}}, 4, {0, 2}, false));
-    on.config.experts = 1;  // one slot
-    on.config.buffer_experts = 0;
-    const run_report report = on.run_it();
+    bench fixture;
+    fixture.write(toy::routing({{{0, 1, 2, 3}}, {{0, 1, 2, 3}}}, 4, {0, 2}, false));
+    fixture.config.experts = 1;  // one slot
+    fixture.config.buffer_experts = 0;
+    const run_report report = fixture.run_it();
     // Three tops and two bottoms at a time. Link: 0T 6,290, 0B 12,170, 1T 18,290, 1B 24,170, 2T
     // 30,290; 2B has room when 0B is computed (12,219), 3T when 1T is (18,342), 3B when 1B is
     // (24,219): all before the link is done. 2B 36,170, 3T 42,290, 3B 48,170, computed to 48,219;
@@ -194,23 +194,23 @@ TEST_CASE("more experts than cache and staging hold pass through") {
 }
 
 TEST_CASE("whole experts pass through staging, too, two at a time") {
-    bench on;
-    on.write(toy::routing({{{0, 1, 2, 3}}}, 4, {0, 1}, false));
-    on.config.split = 1;
-    on.config.experts = 1;
-    on.config.buffer_experts = 0;
+    bench fixture;
+    fixture.write(toy::routing({{{0, 1, 2, 3}}}, 4, {0, 1}, false));
+    fixture.config.split = 1;
+    fixture.config.experts = 1;
+    fixture.config.buffer_experts = 0;
     // Link to 11,170, 22,170, 33,170; the fourth has room at 22,270 (the first stays in its slot,
     // the second is staged) and follows to 44,170; computed to 44,270; head 44,280.
-    CHECK(on.run_it().total_ms == doctest::Approx(0.044280));
+    CHECK(fixture.run_it().total_ms == doctest::Approx(0.044280));
 }
 
 TEST_CASE("prefill through staging, then decode with what stayed") {
-    bench on;
-    on.write(toy::routing({{{0}}, {{1}}, {{2}}, {{3}}, {{0}}}, 4, {0, 5}, false));
-    on.config.experts = 1;
-    on.config.buffer_experts = 0;
-    on.config.prefill = 4;
-    const run_report report = on.run_it();
+    bench fixture;
+    fixture.write(toy::routing({{{0}}, {{1}}, {{2}}, {{3}}, {{0}}}, 4, {0, 5}, false));
+    fixture.config.experts = 1;
+    fixture.config.buffer_experts = 0;
+    fixture.config.prefill = 4;
+    const run_report report = fixture.run_it();
     // One pass with four experts, one token each, is the step above; then expert 0 as a partial
     // hit.
     CHECK(report.ttft_ms.mean == doctest::Approx(0.048229));
@@ -219,12 +219,12 @@ TEST_CASE("prefill through staging, then decode with what stayed") {
 }
 
 TEST_CASE("experts on the CPU are computed whole, a late bottom for them is wasted") {
-    bench on;
-    on.write(toy::routing({{{0}, {0}}}, 4, {0, 1}, false));
-    on.config.dispatch.plugin = "cpu_all";
-    on.config.dispatch.params = {{"fill", false, "test"}};
-    on.prefetch("0:4b");
-    const run_report report = on.run_it();
+    bench fixture;
+    fixture.write(toy::routing({{{0}, {0}}}, 4, {0, 1}, false));
+    fixture.config.dispatch.plugin = "cpu_all";
+    fixture.config.dispatch.params = {{"fill", false, "test"}};
+    fixture.prefetch("0:4b");
+    const run_report report = fixture.run_it();
     // Two layers of 170 + 2,500 and the head; the prefetch sets out at 170.
     CHECK(report.total_ms == doctest::Approx(0.005350));
     CHECK(report.experts.on_cpu == 2);
@@ -235,58 +235,58 @@ TEST_CASE("an expert of the running step is not ordered for the next visit of it
     // Its place goes with the step: bytes that came later would find none.
     for (const double split : {1.0, 0.5}) {
         CAPTURE(split);
-        bench on;
-        on.config.split = split;
-        on.write(toy::routing({{{0}}, {{0}}}, 4, {0, 2}, false));
-        on.config.dispatch.plugin = "cpu_all";
-        on.config.dispatch.params = {{"fill", false, "test"}};
-        on.prefetch("0:0w");
-        const run_report report = on.run_it();
+        bench fixture;
+        fixture.config.split = split;
+        fixture.write(toy::routing({{{0}}, {{0}}}, 4, {0, 2}, false));
+        fixture.config.dispatch.plugin = "cpu_all";
+        fixture.config.dispatch.params = {{"fill", false, "test"}};
+        fixture.prefetch("0:0w");
+        const run_report report = fixture.run_it();
         CHECK(report.experts.on_cpu == 2);
         CHECK(report.bytes.prefetched == 0);
     }
 }
 
 TEST_CASE("prefetched segments in every place do not keep a demanded one out") {
-    bench on;
+    bench fixture;
     // All layers ask for experts 0 to 5 of 16; there are 11 frames. From token 1 on layer 1 finds 2
     // tops of layer 2 in the buffer and 5 bottoms of its own, two of them of its cached experts.
     // Its demand takes the other frames, and its own orders all that the buffer may still have.
     const std::vector<std::vector<uint16_t>> layers(3, {0, 1, 2, 3, 4, 5});
-    on.write(toy::routing({layers, layers, layers}, 16, {0, 3}, false));
-    on.slow_down();
-    on.config.per_layer = true;
-    on.config.experts = 4;
-    on.config.buffer_experts = 9;
-    on.prefetch(
+    fixture.write(toy::routing({layers, layers, layers}, 16, {0, 3}, false));
+    fixture.slow_down();
+    fixture.config.per_layer = true;
+    fixture.config.experts = 4;
+    fixture.config.buffer_experts = 9;
+    fixture.prefetch(
         "0:45t 0:46t 0:16b 0:17b 0:18b 0:19b 0:20b 1:32b 1:33b 1:34b 1:35b 1:36b 1:37b "
         "2:38t 2:39t 2:40t 2:41t 2:42t 2:43t");
-    const run_report report = on.run_it();
+    const run_report report = fixture.run_it();
     CHECK(report.experts.requested == 3 * 3 * 6);
 }
 
 TEST_CASE("slots that a budget moves from layer to layer are not lost") {
-    bench on;
+    bench fixture;
     std::vector<std::vector<std::vector<uint16_t>>> tokens;
     for (uint16_t token = 0; token < 40; ++token) {
         const uint16_t first = token % 4;
         const std::vector<uint16_t> chosen = {first, static_cast<uint16_t>((first + 1) % 4)};
         tokens.push_back({chosen, chosen});
     }
-    on.write(toy::routing(tokens, 4, {0, 40}, false));
-    on.config.per_layer = true;
-    on.config.budget.plugin = "seesaw";
+    fixture.write(toy::routing(tokens, 4, {0, 40}, false));
+    fixture.config.per_layer = true;
+    fixture.config.budget.plugin = "seesaw";
     for (const double split : {1.0, 0.5}) {
         CAPTURE(split);
-        on.config.split = split;
-        const run_report report = on.run_it();
+        fixture.config.split = split;
+        const run_report report = fixture.run_it();
         CHECK(report.experts.requested == 40 * 2 * 2);
         CHECK(report.experts.misses > 20);  // moved experts must be loaded again
     }
 }
 
 TEST_CASE("every segment of every step is computed, whatever the settings") {
-    bench on;
+    bench fixture;
     const synth_options options{.layers = 4,
                                 .experts = 10,
                                 .top_k = 3,
@@ -298,33 +298,33 @@ TEST_CASE("every segment of every step is computed, whatever the settings") {
                                 .seed = 9};
     auto data = synthesize(options);
     REQUIRE(data.ok());
-    on.write(*data);
+    fixture.write(*data);
     for (uint32_t round = 0; round < 96; ++round) {
         CAPTURE(round);
-        on.config.split = 0.1 + 0.05 * (round % 19);
-        on.config.dispatch.plugin =
+        fixture.config.split = 0.1 + 0.05 * (round % 19);
+        fixture.config.dispatch.plugin =
             std::vector{"load_all", "cpu_all", "cost", "overlap"}[round % 4];
-        on.config.prefetch.plugin = "next_gate";
-        on.config.prefetch.params.clear();
+        fixture.config.prefetch.plugin = "next_gate";
+        fixture.config.prefetch.params.clear();
         if (round % 4 == 2)
-            on.prefetch("0:11b 0:12b 0:20t 1:22b 1:31t 2:30w 2:33b 3:0b 3:1b 3:2t 3:11t");
-        on.config.transport.plugin = round / 6 % 2 ? "chunked" : "direct";
-        on.config.per_layer = round / 12 % 2;
-        on.config.budget.plugin = round % 5 == 1 ? "seesaw" : "uniform";
-        on.config.batch = round < 48 ? 1 : 4;
-        on.config.prefill = round % 5 == 4 ? 16 : 0;
-        on.config.experts = 1 + round * 7 % 45;
-        on.config.buffer_experts = round % 6;
-        if (on.config.buffer_experts == 0) {
-            on.config.prefetch.plugin = "none";
-            on.config.prefetch.params.clear();
+            fixture.prefetch("0:11b 0:12b 0:20t 1:22b 1:31t 2:30w 2:33b 3:0b 3:1b 3:2t 3:11t");
+        fixture.config.transport.plugin = round / 6 % 2 ? "chunked" : "direct";
+        fixture.config.per_layer = round / 12 % 2;
+        fixture.config.budget.plugin = round % 5 == 1 ? "seesaw" : "uniform";
+        fixture.config.batch = round < 48 ? 1 : 4;
+        fixture.config.prefill = round % 5 == 4 ? 16 : 0;
+        fixture.config.experts = 1 + round * 7 % 45;
+        fixture.config.buffer_experts = round % 6;
+        if (fixture.config.buffer_experts == 0) {
+            fixture.config.prefetch.plugin = "none";
+            fixture.config.prefetch.params.clear();
         }
-        const run_report report = on.run_it();
+        const run_report report = fixture.run_it();
         CHECK(report.tokens == 120);
         CHECK(report.bytes.h2d <=
               report.experts.loaded * 100'000 + report.bytes.prefetched + report.bytes.behind);
         CHECK(report.time.compute + report.time.stall <= report.total_ms + 1e-9);
-        CHECK(to_json(report).dump() == to_json(on.run_it()).dump());
+        CHECK(to_json(report).dump() == to_json(fixture.run_it()).dump());
     }
 }
 

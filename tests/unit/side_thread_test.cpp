@@ -38,14 +38,14 @@ TEST_CASE("each part is done once, whoever does it, and is seen by who waits") {
                 }
                 break;
             default:
-                pool.each(3, [&](uint32_t) {
+                pool.parallel_for(3, [&](uint32_t) {
                     while (beside.help()) {
                     }
                 });
         }
         beside.wait();
-        CHECK(beside.ended());
-        CHECK_FALSE(beside.ended());  // told once
+        CHECK(beside.try_finish());
+        CHECK_FALSE(beside.try_finish());  // told once
         if (start % 100 == 0) CHECK(counts == expected);
     }
     CHECK(counts == expected);
@@ -68,22 +68,22 @@ TEST_CASE("who helps takes what nobody has begun, in its order, and the rest is 
     while (beside.help()) {
     }
     CHECK(order == std::vector<uint32_t>{1, 2, 3, 4});
-    CHECK_FALSE(beside.ended());
+    CHECK_FALSE(beside.try_finish());
     leave = true;
     beside.wait();
     CHECK(done == 1);
-    CHECK(beside.ended());
+    CHECK(beside.try_finish());
 }
 
 TEST_CASE("a load that many bring has the bytes that one would bring") {
-    const auto made = probe_model({1, 320, 288, 3, 1, 64});  // 553 kB an expert: nine parts
-    REQUIRE(made.ok());
-    auto link = load_link::create(**made, /*from_disk=*/false);
+    const auto model = probe_model({1, 320, 288, 3, 1, 64});  // 553 kB an expert: nine parts
+    REQUIRE(model.ok());
+    auto link = load_link::create(**model, /*from_disk=*/false);
     REQUIRE(link.ok());
     thread_pool pool(2);
     random_stream random(2, 2);
     for (const uint32_t top_rows : {288u, 96u}) {
-        const mlp_weights &expert = (*made)->weights().layers[0].experts[2];
+        const mlp_weights &expert = (*model)->weights().layers[0].experts[2];
         const segment_image top(expert, 0, top_rows), bottom(expert, top_rows, 288 - top_rows);
         std::vector<std::byte> wanted[2], brought[2];
         for (uint32_t i = 0; i < 2; ++i) {
@@ -92,13 +92,13 @@ TEST_CASE("a load that many bring has the bytes that one would bring") {
             brought[i].resize(image.bytes());
             image.copy(0, image.bytes(), wanted[i].data());
         }
-        const uint64_t all = top.bytes() + bottom.bytes();
-        for (uint64_t begin = 0, end; begin < all; begin = end) {
-            end = std::min(all, begin + 1 + random.below(300'000));
+        const uint64_t total_bytes = top.bytes() + bottom.bytes();
+        for (uint64_t begin = 0, end; begin < total_bytes; begin = end) {
+            end = std::min(total_bytes, begin + 1 + random.below(300'000));
             link->get()->send({link_h2d, 2, MOORAGE_WHOLE, begin, end - begin}, top_rows,
                               {brought[0].data(), brought[1].data()});
             link->get()->help(pool);
-            CHECK(link->get()->ended());
+            CHECK(link->get()->try_finish());
         }
         CHECK(brought[0] == wanted[0]);
         CHECK(brought[1] == wanted[1]);

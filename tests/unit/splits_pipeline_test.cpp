@@ -35,10 +35,10 @@ struct bench : test::toy_run {
 }  // namespace
 
 TEST_CASE("a top that was prefetched moves to its slot after its expert has been computed") {
-    bench on(toy::routing({{{0}, {0}}, {{1}, {0}}, {{1}, {0}}}, 4, {0, 3}, false));
-    on.config.budget.params = {{"list", "2:0.512 2:1", "test"}};
-    on.config.prefetch.params = {{"list", "1:1w", "test"}};  // at layer 1, expert 1 of layer 0
-    const run_report report = on.run_it();
+    bench fixture(toy::routing({{{0}, {0}}, {{1}, {0}}, {{1}, {0}}}, 4, {0, 3}, false));
+    fixture.config.budget.params = {{"list", "2:0.512 2:1", "test"}};
+    fixture.config.prefetch.params = {{"list", "1:1w", "test"}};  // at layer 1, expert 1 of layer 0
+    const run_report report = fixture.run_it();
     // Token 0, layer 0: gate 170; top to 6,290, bottom to 12,170, done 12,219. Layer 1, not split:
     // gate 12,389, link to 23,389, done 23,489; prefetch of a top to 29,509, a bottom to 35,389.
     // Head 23,499.
@@ -63,12 +63,12 @@ TEST_CASE("a top that was prefetched moves to its slot after its expert has been
 
 TEST_CASE("another split: the caches are emptied, laid out and filled between two passes") {
     // Two experts a layer and two slots: in any order, all of them fill the cache.
-    bench on(toy::routing({{{0}, {0}}, {{0}, {0}}}, 2, {0, 1, 2}, false));
-    on.config.cache.plugin = "lcp";
-    on.config.budget.params = {{"list", "2:0.512 2:1", "test"},
-                               {"then", "2:1 2:0.512", "test"},
-                               {"at", int64_t{1}, "test"}};
-    run_report report = on.run_it();
+    bench fixture(toy::routing({{{0}, {0}}, {{0}, {0}}}, 2, {0, 1, 2}, false));
+    fixture.config.cache.plugin = "lcp";
+    fixture.config.budget.params = {{"list", "2:0.512 2:1", "test"},
+                                    {"then", "2:1 2:0.512", "test"},
+                                    {"at", int64_t{1}, "test"}};
+    run_report report = fixture.run_it();
     // First content: two tops and two whole experts, 2 x 6,120 + 2 x 11,000.
     CHECK(report.arrangement.first_bytes == 302'400);
     CHECK(report.arrangement.first_ms == doctest::Approx(0.034240));
@@ -83,8 +83,8 @@ TEST_CASE("another split: the caches are emptied, laid out and filled between tw
     CHECK(report.bytes.h2d == 2 * 48'800);
 
     // A bottom is on its way when the layout changes, 6,269 to 12,149: it is waited for, and lost.
-    on.config.prefetch.params = {{"list", "1:0b", "test"}};
-    report = on.run_it();
+    fixture.config.prefetch.params = {{"list", "1:0b", "test"}};
+    report = fixture.run_it();
     CHECK(report.ttft_ms.p99 == doctest::Approx(0.006379));
     CHECK(report.arrangement.bytes == 302'400);
     CHECK(report.total_ms == doctest::Approx(0.012149 + 0.034240 + 0.006379));
@@ -96,14 +96,14 @@ TEST_CASE("a layer shrinks although its cached experts have their other segment 
     // Two layers of one expert a token, split in half. Layer 0 keeps experts 0 and 1. After token 1
     // the last step orders their bottoms, and the budget takes both slots for layer 1, which then
     // needs all the room.
-    bench on(toy::routing({{{0}, {0}}, {{1}, {1}}, {{2}, {2}}, {{3}, {3}}}, 4, {0, 4}, false));
-    on.config.experts = 2;  // four tops of a half
-    on.config.buffer_experts = 3;
-    on.config.budget.params = {{"list", "3:0.512 0:0.512", "test"},
-                               {"then", "0:0.512 3:0.512", "test"},
-                               {"at", int64_t{2}, "test"}};
-    on.config.prefetch.params = {{"list", "1:0b 1:1b", "test"}};
-    const run_report report = on.run_it();
+    bench fixture(toy::routing({{{0}, {0}}, {{1}, {1}}, {{2}, {2}}, {{3}, {3}}}, 4, {0, 4}, false));
+    fixture.config.experts = 2;  // four tops of a half
+    fixture.config.buffer_experts = 3;
+    fixture.config.budget.params = {{"list", "3:0.512 0:0.512", "test"},
+                                    {"then", "0:0.512 3:0.512", "test"},
+                                    {"at", int64_t{2}, "test"}};
+    fixture.config.prefetch.params = {{"list", "1:0b 1:1b", "test"}};
+    const run_report report = fixture.run_it();
     REQUIRE(report.layers.size() == 2);
     CHECK(report.layers[0].slots == 0);
     CHECK(report.layers[1].slots == 3);

@@ -16,14 +16,14 @@ namespace {
 
 const std::string stem = "model.layers.2.mlp.experts.7.up_proj";
 
-std::unique_ptr<model> opened(const std::filesystem::path &directory) {
-    auto made = open_model(directory);
-    REQUIRE_MESSAGE(made.ok(), made.failure().text);
-    return std::move(*made);
+std::unique_ptr<model> open_valid(const std::filesystem::path &directory) {
+    auto opened_model = open_model(directory);
+    REQUIRE_MESSAGE(opened_model.ok(), opened_model.failure().text);
+    return std::move(*opened_model);
 }
 std::string refusal(const std::filesystem::path &directory) {
-    const auto made = open_model(directory);
-    return made ? "" : made.failure().text;
+    const auto opened_model = open_model(directory);
+    return opened_model ? "" : opened_model.failure().text;
 }
 bool holds(const std::string &text, std::string_view part) {
     CAPTURE(text);
@@ -41,28 +41,30 @@ TEST_CASE("8-bit floats with scales of blocks") {
     for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(i % 120);
     good[stem + ".weight"] = {stem + ".weight", "F8_E4M3", "[24, 48]", raw<uint8_t>(codes)};
     const std::string scales = stem + ".weight_scale_inv";
-    const auto with = [&](auto edit) {
+    const auto write_edited = [&](auto edit) {
         raw_file file = good;
         edit(file);
         place.write_weights(file);
     };
     for (const bool half : {false, true}) {
-        with([&](raw_file &file) {
+        write_edited([&](raw_file &file) {
             file[scales] = half ? raw_tensor{scales, "BF16", "[1, 1]", raw<uint16_t>({0x4020})}
                                 : raw_tensor{scales, "F32", "[1, 1]", raw<float>({2.5F})};
         });
-        const auto made = opened(place.path());
-        const matrix &up = made->weights().layers[2].experts[7].up;
+        const auto model = open_valid(place.path());
+        const matrix &up = model->weights().layers[2].experts[7].up;
         // 48 columns are no whole groups: such rows are kept as floats.
         CHECK(up.type == weight_type::f32);
         for (uint32_t row = 0; row < 24; ++row)
             for (uint32_t column = 0; column < 48; ++column)
                 CHECK(weight_at(up, row, column) == 2.5F * float_of_e4m3(codes[row * 48 + column]));
-        CHECK(made->weights().layers[2].experts[6].up.type == weight_type::bf16);
+        CHECK(model->weights().layers[2].experts[6].up.type == weight_type::bf16);
     }
-    with([](raw_file &) {});
+    write_edited([](raw_file &) {});
     CHECK(holds(refusal(place.path()), scales + " of shape [1, 1] is missing"));
-    with([&](raw_file &file) { file[scales] = {scales, "I16", "[1, 1]", raw<uint16_t>({1})}; });
+    write_edited([&](raw_file &file) {
+        file[scales] = {scales, "I16", "[1, 1]", raw<uint16_t>({1})};
+    });
     CHECK(holds(refusal(place.path()), "is of type I16; F32, BF16 or F16 are needed"));
 }
 

@@ -38,17 +38,17 @@ private:
     uint64_t time_ns() const { return now_; }
     void compute(std::span<const operation> experts) {
         turns.emplace_back();
-        for (const operation &one : experts) turns.back().push_back(one.tag);
+        for (const operation &work : experts) turns.back().push_back(work.tag);
         now_ += 1 + experts.size();
     }
-    void compute(const operation &one) {
-        turns.push_back({one.tag});
+    void compute(const operation &work) {
+        turns.push_back({work.tag});
         now_ += 2;
     }
-    bool take_piece(completion &out) {
+    bool take_piece(completion &ended) {
         if (!copied_) return false;
         copied_ = false;
-        end_piece(sent_.front().link, 100, out);
+        end_piece(sent_.front().link, 100, ended);
         sent_.pop_front();
         return true;
     }
@@ -72,32 +72,32 @@ struct queued_work {
 // nothing else can go on.
 std::vector<std::vector<uint32_t>> turns_of(std::deque<queued_work> device,
                                             std::deque<queued_work> cpu) {
-    std::vector<std::vector<uint32_t>> all;
-    uint32_t there = 0;  // transfers below it have arrived
-    const auto ready = [&](const queued_work &one) {
-        return one.work.transfer == MOORAGE_NONE || one.work.transfer < there;
+    std::vector<std::vector<uint32_t>> turns;
+    uint32_t arrived_transfers = 0;  // transfers below it have arrived
+    const auto ready = [&](const queued_work &queued) {
+        return queued.work.transfer == MOORAGE_NONE || queued.work.transfer < arrived_transfers;
     };
     while (!device.empty() || !cpu.empty()) {
-        std::deque<queued_work> &from = !device.empty() && ready(device.front()) ? device : cpu;
-        if (from.empty()) {
-            ++there;
+        std::deque<queued_work> &queue = !device.empty() && ready(device.front()) ? device : cpu;
+        if (queue.empty()) {
+            ++arrived_transfers;
             continue;
         }
         std::vector<queued_work> turn;
-        while (!from.empty() && ready(from.front()) && (turn.empty() || !turn[0].moves) &&
-               (turn.empty() || !from.front().moves)) {
+        while (!queue.empty() && ready(queue.front()) && (turn.empty() || !turn[0].moves) &&
+               (turn.empty() || !queue.front().moves)) {
             bool follows = false;  // a bottom, and its top is in the turn
-            for (const queued_work &one : turn)
-                follows |= one.work.page == from.front().work.page &&
-                           from.front().work.segments == MOORAGE_SEGMENT(1, 2);
+            for (const queued_work &queued : turn)
+                follows |= queued.work.page == queue.front().work.page &&
+                           queue.front().work.segments == MOORAGE_SEGMENT(1, 2);
             if (follows) break;
-            turn.push_back(from.front());
-            from.pop_front();
+            turn.push_back(queue.front());
+            queue.pop_front();
         }
-        all.emplace_back();
-        for (const queued_work &one : turn) all.back().push_back(one.work.tag);
+        turns.emplace_back();
+        for (const queued_work &queued : turn) turns.back().push_back(queued.work.tag);
     }
-    return all;
+    return turns;
 }
 
 }  // namespace
@@ -131,28 +131,28 @@ TEST_CASE("work drawn at random goes in the turns of a plain simulation, and no 
         for (uint32_t id = 0; id < transfers; ++id) machine.expect(id);
         uint32_t waits = 0;  // a queue is in order, so later work does not wait for earlier copies
         for (uint32_t tag = 0; tag < 25; ++tag) {
-            queued_work one;
-            one.work.page = static_cast<uint32_t>(random.below(5));
-            one.work.tag = tag;
-            one.work.tokens = 1;
-            one.work.segments = random.below(2) == 0   ? MOORAGE_WHOLE
-                                : random.below(2) == 0 ? MOORAGE_SEGMENT(0, 2)
-                                                       : MOORAGE_SEGMENT(1, 2);
+            queued_work queued;
+            queued.work.page = static_cast<uint32_t>(random.below(5));
+            queued.work.tag = tag;
+            queued.work.tokens = 1;
+            queued.work.segments = random.below(2) == 0   ? MOORAGE_WHOLE
+                                   : random.below(2) == 0 ? MOORAGE_SEGMENT(0, 2)
+                                                          : MOORAGE_SEGMENT(1, 2);
             if (random.below(4) == 0) {
-                cpu.push_back(one);
-                machine.expert_on_cpu(one.work);
+                cpu.push_back(queued);
+                machine.expert_on_cpu(queued.work);
                 continue;
             }
             if (random.below(3) == 0) {
                 waits = std::min<uint32_t>(waits + random.below(3), transfers - 1);
-                one.work.transfer = waits;
+                queued.work.transfer = waits;
             }
-            one.moves = random.below(8) == 0;
-            device.push_back(one);
-            if (one.moves)
-                machine.move_top(one.work, 0);
+            queued.moves = random.below(8) == 0;
+            device.push_back(queued);
+            if (queued.moves)
+                machine.move_top(queued.work, 0);
             else
-                machine.expert_on_gpu(one.work);
+                machine.expert_on_gpu(queued.work);
         }
         for (uint32_t id = 0; id < transfers; ++id) machine.send({.link = link_h2d, .bytes = 1});
         uint32_t arrived = 0;

@@ -69,11 +69,13 @@ struct recorder final : step_watcher {
     std::vector<row> rows;
     void step(const moorage_step &view, const pass &, source &) override {
         for (uint32_t token = 0; token < view.token_count; ++token) {
-            const size_t at = size_t{token} * view.top_k;
-            row one{view.host_requests[token], {}, {}};
-            one.experts.assign(view.host_chosen + at, view.host_chosen + at + view.top_k);
-            one.classes.assign(view.host_classes + at, view.host_classes + at + view.top_k);
-            rows.push_back(one);
+            const size_t first_choice = size_t{token} * view.top_k;
+            row step_row{view.host_requests[token], {}, {}};
+            step_row.experts.assign(view.host_chosen + first_choice,
+                                    view.host_chosen + first_choice + view.top_k);
+            step_row.classes.assign(view.host_classes + first_choice,
+                                    view.host_classes + first_choice + view.top_k);
+            rows.push_back(step_row);
         }
     }
 };
@@ -81,10 +83,10 @@ struct recorder final : step_watcher {
 }  // namespace
 
 TEST_CASE("substitutions by hand: every third row, one of its two experts") {
-    bench on;
-    on.write(five_tokens());
-    on.route_by(3, 1);
-    const run_report report = on.run_it();
+    bench fixture;
+    fixture.write(five_tokens());
+    fixture.route_by(3, 1);
+    const run_report report = fixture.run_it();
     // Ten rows in the order token 0 layer 0, token 0 layer 1, ...: rows 0, 3, 6, 9 change, which
     // are layer 0, layer 1, layer 0, layer 1.
     CHECK(report.lossy);
@@ -99,11 +101,11 @@ TEST_CASE("substitutions by hand: every third row, one of its two experts") {
         CHECK(layer.routing.rows_unchanged == 3);
         CHECK(layer.experts.substituted == 2);
     }
-    const json all = to_json(report);
-    CHECK(all["routing"]["substituted_share"] == 0.2);
-    CHECK(all["routing"]["agreement"] == 0.8);
-    CHECK(all["routing"]["rows_agreement"] == 0.6);
-    CHECK(all["layers"][1]["routing"]["substituted_share"] == 0.2);
+    const json report_json = to_json(report);
+    CHECK(report_json["routing"]["substituted_share"] == 0.2);
+    CHECK(report_json["routing"]["agreement"] == 0.8);
+    CHECK(report_json["routing"]["rows_agreement"] == 0.6);
+    CHECK(report_json["layers"][1]["routing"]["substituted_share"] == 0.2);
     const std::string text = to_text(report);
     CHECK(text.find("lossy: 4 of the model's 20 choices substituted (20.00 %)") !=
           std::string::npos);
@@ -111,10 +113,10 @@ TEST_CASE("substitutions by hand: every third row, one of its two experts") {
 }
 
 TEST_CASE("the model's own routing is no news") {
-    bench on;
-    on.write(five_tokens());
-    on.config.router = {"topk", "test", {}};
-    const run_report report = on.run_it();
+    bench fixture;
+    fixture.write(five_tokens());
+    fixture.config.router = {"topk", "test", {}};
+    const run_report report = fixture.run_it();
     CHECK_FALSE(report.lossy);
     CHECK(report.routing.rows_unchanged == 10);
     CHECK(report.experts.substituted == 0);
@@ -123,45 +125,45 @@ TEST_CASE("the model's own routing is no news") {
 }
 
 TEST_CASE("weights of the router's own are substitutions, experts alike or not") {
-    bench on;
-    on.write(five_tokens());
-    on.route_by(1, 0, /*weights=*/true);
+    bench fixture;
+    fixture.write(five_tokens());
+    fixture.route_by(1, 0, /*weights=*/true);
     // The trace has no weights, so none of a router's can be the model's: all 20 choices change.
-    const run_report report = on.run_it();
+    const run_report report = fixture.run_it();
     CHECK(report.experts.substituted == 20);
     CHECK(report.routing.reweighted == 20);
     CHECK(report.routing.rows_unchanged == 0);
-    on.config.exact_requests = {1};
-    CHECK(on.run_it().routing.rows_unchanged == 4);
-    on.config.exact_requests = {};
-    on.config.substitution_max = 0;
-    const run_report held = on.run_it();
+    fixture.config.exact_requests = {1};
+    CHECK(fixture.run_it().routing.rows_unchanged == 4);
+    fixture.config.exact_requests = {};
+    fixture.config.substitution_max = 0;
+    const run_report held = fixture.run_it();
     CHECK(held.experts.substituted == 0);
     CHECK(held.routing.held_cap == 20);
     CHECK(held.routing.rows_unchanged == 10);
 }
 
 TEST_CASE("a weight that is not the rule's counts, a dropped one by itself, within the cap") {
-    bench on;
+    bench fixture;
     trace_data data = five_tokens();
     for (size_t row = 0; row < 10; ++row)  // both stored exactly
         data.weights.values.insert(data.weights.values.end(), {0.75f, 0.25f});
-    on.write(data);
-    on.config.router = {"reweigh", "test", {}};
-    const auto with = [&](double factor) {
-        on.config.router.params = {{"factor", factor, "test"}};
-        return on.run_it();
+    fixture.write(data);
+    fixture.config.router = {"reweigh", "test", {}};
+    const auto run_with_factor = [&](double factor) {
+        fixture.config.router.params = {{"factor", factor, "test"}};
+        return fixture.run_it();
     };
     // The rule's own choice again, also after rounding: nothing has changed.
     for (const double factor : {1.0, 1.00001}) {
-        CHECK(with(factor).experts.substituted == 0);
-        CHECK(with(factor).routing.rows_unchanged == 10);
+        CHECK(run_with_factor(factor).experts.substituted == 0);
+        CHECK(run_with_factor(factor).routing.rows_unchanged == 10);
     }
-    const run_report scaled = with(1.01);
+    const run_report scaled = run_with_factor(1.01);
     CHECK(scaled.experts.substituted == 10);
     CHECK(scaled.routing.reweighted == 10);
     CHECK(scaled.routing.dropped == 0);
-    const run_report dropped = with(0);
+    const run_report dropped = run_with_factor(0);
     CHECK(dropped.experts.substituted == 10);
     CHECK(dropped.routing.dropped == 10);
     CHECK(dropped.routing.rows_unchanged == 0);
@@ -169,12 +171,12 @@ TEST_CASE("a weight that is not the rule's counts, a dropped one by itself, with
     CHECK(to_text(dropped).find("10 with none") != std::string::npos);
     // One of a row's two choices changes. Requests of 4, 4 and 2 rows have 8, 8 and 4 choices in
     // the end; a quarter of those so far: every second row changes.
-    on.config.substitution_max = 0.25;
-    const run_report capped = with(0);
+    fixture.config.substitution_max = 0.25;
+    const run_report capped = run_with_factor(0);
     CHECK(capped.experts.substituted == 5);
     CHECK(capped.routing.held_cap == 5);
     // A row that is held has its own weights back.
-    on.config.substitution_max = 0;
+    fixture.config.substitution_max = 0;
     struct : step_watcher {
         void step(const moorage_step &view, const pass &, source &) override {
             for (uint32_t i = 0; i < view.token_count * view.top_k; ++i)
@@ -183,42 +185,42 @@ TEST_CASE("a weight that is not the rule's counts, a dropped one by itself, with
         }
         uint64_t steps = 0;
     } seen;
-    on.config.router.params = {{"factor", 0.0, "test"}};
-    CHECK(on.run_it(&seen).routing.held_cap == 10);
+    fixture.config.router.params = {{"factor", 0.0, "test"}};
+    CHECK(fixture.run_it(&seen).routing.held_cap == 10);
     CHECK(seen.steps == 10);
     // A router that claims to be lossless is checked.
-    on.config.substitution_max = 1;
-    on.config.router.plugin = "restate";
-    CHECK(with(1).experts.substituted == 0);
+    fixture.config.substitution_max = 1;
+    fixture.config.router.plugin = "restate";
+    CHECK(run_with_factor(1).experts.substituted == 0);
     const auto refused = [&] {
-        on.config.router.params = {{"factor", 0.0, "test"}};
-        return run(on.config, on.shared, {});
+        fixture.config.router.params = {{"factor", 0.0, "test"}};
+        return run(fixture.config, fixture.shared, {});
     }();
     REQUIRE_FALSE(refused.ok());
     CHECK(refused.failure().text.find("weights of token 0") != std::string::npos);
 }
 
 TEST_CASE("a router that does not declare what it does is at fault") {
-    bench on;
-    on.write(five_tokens());
-    on.config.router.plugin = "undeclared";
-    const auto ended = run(on.config, on.shared, {});
+    bench fixture;
+    fixture.write(five_tokens());
+    fixture.config.router.plugin = "undeclared";
+    const auto ended = run(fixture.config, fixture.shared, {});
     REQUIRE_FALSE(ended.ok());
     CHECK(ended.failure().text.find("MOORAGE_POLICY_LOSSY") != std::string::npos);
-    on.config.action = on_fault::replace;
-    const run_report report = on.run_it();
+    fixture.config.fault_action = on_fault::replace;
+    const run_report report = fixture.run_it();
     CHECK(report.faults.at("undeclared") == 10);
     CHECK(report.experts.substituted == 0);
-    on.config.router = {"topk", "test", {}};
-    CHECK(report.tpot_ms.mean == on.run_it().tpot_ms.mean);
+    fixture.config.router = {"topk", "test", {}};
+    CHECK(report.tpot_ms.mean == fixture.run_it().tpot_ms.mean);
 }
 
 TEST_CASE("exact requests keep the model's choice, class and all") {
-    bench on;
-    on.write(five_tokens());
-    on.config.exact_requests = {0, 2};
+    bench fixture;
+    fixture.write(five_tokens());
+    fixture.config.exact_requests = {0, 2};
     recorder seen;
-    const run_report report = on.run_it(&seen);
+    const run_report report = fixture.run_it(&seen);
     // Requests 0 and 2 have 2 x 2 + 1 x 2 rows, request 1 the other 4.
     CHECK(report.experts.substituted == 4);
     CHECK(report.routing.rows_unchanged == 6);
@@ -238,27 +240,27 @@ TEST_CASE("exact requests keep the model's choice, class and all") {
 }
 
 TEST_CASE("the cap by hand") {
-    bench on;
-    on.write(five_tokens());
-    on.config.substitution_max = 0.25;
-    const run_report report = on.run_it();
+    bench fixture;
+    fixture.write(five_tokens());
+    fixture.config.substitution_max = 0.25;
+    const run_report report = fixture.run_it();
     // Every row wants one of its two. After row n of a request 2n choices are made. So one may be
     // substituted from row 2 on, two from row 4 on: a request of 4 rows has two, one of 2 rows one.
     CHECK(report.experts.substituted == 5);
     CHECK(report.routing.held_cap == 5);
-    on.config.substitution_max = 0.24;  // one from row 3 on, two from row 5 on
-    CHECK(on.run_it().experts.substituted == 2);
-    on.config.substitution_max = 0;
-    CHECK(on.run_it().experts.substituted == 0);
-    CHECK(on.run_it().routing.held_cap == 10);
-    on.config.substitution_max = 0.5;
-    CHECK(on.run_it().routing.held_cap == 0);
+    fixture.config.substitution_max = 0.24;  // one from row 3 on, two from row 5 on
+    CHECK(fixture.run_it().experts.substituted == 2);
+    fixture.config.substitution_max = 0;
+    CHECK(fixture.run_it().experts.substituted == 0);
+    CHECK(fixture.run_it().routing.held_cap == 10);
+    fixture.config.substitution_max = 0.5;
+    CHECK(fixture.run_it().routing.held_cap == 0);
 }
 
 TEST_CASE("the cap is kept at every row and used as far as it goes") {
     random_stream random(4, 11);
     for (uint32_t round = 0; round < 20; ++round) {
-        bench on;
+        bench fixture;
         trace_data data;
         data.layers = 3, data.experts = 8, data.top_k = 4, data.tokens = 40;
         data.metadata["model"] = "toy";
@@ -268,16 +270,16 @@ TEST_CASE("the cap is kept at every row and used as far as it goes") {
             for (uint16_t rank = 0; rank < 4; ++rank)
                 data.chosen.push_back(static_cast<uint16_t>((first + 2 * rank) % 8));
         }
-        on.write(data);
-        on.config.batch = 1 + static_cast<uint32_t>(random.below(3));
-        on.config.prefill = random.below(2) ? 4 : 0;
+        fixture.write(data);
+        fixture.config.batch = 1 + static_cast<uint32_t>(random.below(3));
+        fixture.config.prefill = random.below(2) ? 4 : 0;
         const auto hundredths = 1 + random.below(60);
-        on.config.substitution_max = double(hundredths) / 100;
+        fixture.config.substitution_max = double(hundredths) / 100;
         const int64_t every = 1 + static_cast<int64_t>(random.below(3));
         const int64_t count = 1 + static_cast<int64_t>(random.below(3));
-        on.route_by(every, count);
+        fixture.route_by(every, count);
         recorder seen;
-        const run_report report = on.run_it(&seen);
+        const run_report report = fixture.run_it(&seen);
         CAPTURE(round);
         struct sums {
             uint64_t choices = 0, substituted = 0;
@@ -285,17 +287,19 @@ TEST_CASE("the cap is kept at every row and used as far as it goes") {
         std::map<uint64_t, sums> by_request;
         uint64_t rows = 0, total = 0;
         for (const recorder::row &row : seen.rows) {
-            sums &of = by_request[row.request];
-            of.choices += 4;
+            sums &request_sums = by_request[row.request];
+            request_sums.choices += 4;
             uint64_t changed = 0;
-            for (const uint8_t one : row.classes) changed += one == MOORAGE_CLASS_SUBSTITUTE;
+            for (const uint8_t weight_class : row.classes)
+                changed += weight_class == MOORAGE_CLASS_SUBSTITUTE;
             const bool wanted = rows++ % static_cast<uint64_t>(every) == 0;
             const auto want = static_cast<uint64_t>(count);
-            const bool fits = (of.substituted + want) * 100 <= of.choices * hundredths;
+            const bool fits =
+                (request_sums.substituted + want) * 100 <= request_sums.choices * hundredths;
             CHECK(changed == (wanted && fits ? want : 0));
-            of.substituted += changed;
+            request_sums.substituted += changed;
             total += changed;
-            CHECK(of.substituted * 100 <= of.choices * hundredths);
+            CHECK(request_sums.substituted * 100 <= request_sums.choices * hundredths);
         }
         CHECK(report.experts.substituted == total);
         CHECK(report.routing.choices == seen.rows.size() * 4);
@@ -303,22 +307,22 @@ TEST_CASE("the cap is kept at every row and used as far as it goes") {
 }
 
 TEST_CASE("exact requests of a model have the text of the plain run") {
-    bench on;
-    on.use_demo();
-    on.config.prompts = {"The president said that", "def main(", "Il y avait"};
-    on.config.max_tokens = 16;
+    bench fixture;
+    fixture.use_demo();
+    fixture.config.prompts = {"The president said that", "def main(", "Il y avait"};
+    fixture.config.max_tokens = 16;
     for (const uint32_t batch : {1u, 3u}) {
         CAPTURE(batch);
-        on.config.batch = batch;
-        on.config.exact_requests.clear();
-        on.config.router = {"topk", "test", {}};
-        const text_report plain = on.run_it().text;
-        on.route_by(1, 2);
-        const text_report changed = on.run_it().text;
+        fixture.config.batch = batch;
+        fixture.config.exact_requests.clear();
+        fixture.config.router = {"topk", "test", {}};
+        const text_report plain = fixture.run_it().text;
+        fixture.route_by(1, 2);
+        const text_report changed = fixture.run_it().text;
         CHECK(changed.texts[0] != plain.texts[0]);
         CHECK(changed.texts[2] != plain.texts[2]);
-        on.config.exact_requests = {0, 2};
-        const run_report mixed = on.run_it();
+        fixture.config.exact_requests = {0, 2};
+        const run_report mixed = fixture.run_it();
         CHECK(mixed.text.texts[0] == plain.texts[0]);
         CHECK(mixed.text.texts[1] != plain.texts[1]);
         CHECK(mixed.text.texts[2] == plain.texts[2]);
@@ -327,16 +331,16 @@ TEST_CASE("exact requests of a model have the text of the plain run") {
 }
 
 TEST_CASE("the quality of a scored text is set against the model's own routing") {
-    bench on;
-    on.use_demo();
-    on.config.text = std::filesystem::path(MOORAGE_SOURCE_DIR) / "tests/README.md";
-    on.config.window = 64;
-    on.config.tokens = 200;
-    on.config.router = {"topk", "test", {}};
-    const text_report plain = on.run_it().text;
+    bench fixture;
+    fixture.use_demo();
+    fixture.config.text = std::filesystem::path(MOORAGE_SOURCE_DIR) / "tests/README.md";
+    fixture.config.window = 64;
+    fixture.config.tokens = 200;
+    fixture.config.router = {"topk", "test", {}};
+    const text_report plain = fixture.run_it().text;
     CHECK_FALSE(plain.own_nll.has_value());
-    on.route_by(2, 1);
-    const run_report report = on.run_it();
+    fixture.route_by(2, 1);
+    const run_report report = fixture.run_it();
     REQUIRE(report.text.own_nll.has_value());
     CHECK(*report.text.own_nll == plain.nll);
     CHECK(report.text.nll != plain.nll);
@@ -346,27 +350,27 @@ TEST_CASE("the quality of a scored text is set against the model's own routing")
           doctest::Approx(report.text.nll - plain.nll).epsilon(1e-4));
     CHECK(to_text(report).find("quality     nll ") != std::string::npos);
     // Nothing is changed where nothing may be: no cost.
-    on.config.substitution_max = 0;
-    CHECK(on.run_it().text.nll_change() == 0);
+    fixture.config.substitution_max = 0;
+    CHECK(fixture.run_it().text.nll_change() == 0);
 }
 
 TEST_CASE("what a lossy run wrote is scored by the model's own routing") {
-    bench on;
-    on.use_demo();
-    on.config.prompts = {"The president said that", "def main("};
-    on.config.max_tokens = 12;
-    on.config.prefill = 0;
-    on.route_by(1, 1);
-    on.config.substitution_max = 0;  // so the plain model wrote it, and has to agree
-    const run_report same = on.run_it();
+    bench fixture;
+    fixture.use_demo();
+    fixture.config.prompts = {"The president said that", "def main("};
+    fixture.config.max_tokens = 12;
+    fixture.config.prefill = 0;
+    fixture.route_by(1, 1);
+    fixture.config.substitution_max = 0;  // so the plain model wrote it, and has to agree
+    const run_report same = fixture.run_it();
     REQUIRE(same.text.own_nll.has_value());
     CHECK(same.text.scored == 24);
     CHECK(same.text.nll_change() == doctest::Approx(0).epsilon(1e-9));
-    on.config.substitution_max = 1;
-    const run_report other = on.run_it();
-    REQUIRE(other.text.own_nll.has_value());
-    CHECK(other.text.nll_change() != 0);
-    CHECK(other.warnings.empty());
+    fixture.config.substitution_max = 1;
+    const run_report rerouted = fixture.run_it();
+    REQUIRE(rerouted.text.own_nll.has_value());
+    CHECK(rerouted.text.nll_change() != 0);
+    CHECK(rerouted.warnings.empty());
 }
 
 TEST_CASE("the host's keys of [router] hold a router back, whichever it is") {
@@ -383,9 +387,9 @@ TEST_CASE("the host's keys of [router] hold a router back, whichever it is") {
     REQUIRE(config.router.params.size() == 1);  // they are none of the policy's own
     CHECK(config.router.params[0].key == "alpha");
     // Another policy by --set: its parameters go, the host's keys stay.
-    const run_config other = accepted(text, {"router.plugin=topk"});
-    CHECK(other.router.params.empty());
-    CHECK(other.exact_requests.size() == 2);
+    const run_config other_policy = accepted(text, {"router.plugin=topk"});
+    CHECK(other_policy.router.params.empty());
+    CHECK(other_policy.exact_requests.size() == 2);
     const run_config set =
         accepted(text, {"router.exact_requests=[7]", "router.substitution_max=0"});
     CHECK(set.exact_requests == std::vector<uint64_t>{7});

@@ -32,13 +32,13 @@ void without_handlers() {
     for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM})
         std::signal(signal, SIG_DFL);
 }
-ending run_supervised(const std::function<int(const sender &)> &work, const supervision &how) {
+ending run_supervised(const std::function<int(const sender &)> &work, const supervision &options) {
     without_handlers();
-    return supervise(work, how);
+    return supervise(work, options);
 }
 
 // `deed` as done by the policy "mine" in victims, layer 3, token 17.
-ending of_policy(const std::function<void()> &deed, supervision how = {}) {
+ending run_policy(const std::function<void()> &deed, supervision options = {}) {
     return run_supervised(
         [&](const sender &) {
             note_step(3, 17);
@@ -46,66 +46,66 @@ ending of_policy(const std::function<void()> &deed, supervision how = {}) {
             deed();
             return 0;
         },
-        how);
+        options);
 }
 
-void check_named(const ending &how) {
-    CHECK(how.policy_died());
-    CHECK(how.policy == "mine");
-    CHECK(how.library == "./mine.so");
-    CHECK(how.kind == "cache");
-    CHECK(how.call == "victims");
-    CHECK(how.in_step);
-    CHECK(how.layer == 3);
-    CHECK(how.token == 17);
+void check_named(const ending &process_end) {
+    CHECK(process_end.policy_died());
+    CHECK(process_end.policy == "mine");
+    CHECK(process_end.library == "./mine.so");
+    CHECK(process_end.kind == "cache");
+    CHECK(process_end.call == "victims");
+    CHECK(process_end.in_step);
+    CHECK(process_end.layer == 3);
+    CHECK(process_end.token == 17);
 }
 
-void dies_of(int signal, const char *name) {
-    const ending how = of_policy([signal] { std::raise(signal); });
-    check_named(how);
-    CHECK(how.signal == signal);
-    CHECK(how.signal_name() == name);
-    CHECK(how.text().starts_with(std::string("cache policy mine (./mine.so): died of ") + name +
-                                 " in victims"));
-    CHECK(how.text().find(", layer 3, token 17") != std::string::npos);
+void check_dies_of(int signal, const char *name) {
+    const ending process_end = run_policy([signal] { std::raise(signal); });
+    check_named(process_end);
+    CHECK(process_end.signal == signal);
+    CHECK(process_end.signal_name() == name);
+    CHECK(process_end.text().starts_with(std::string("cache policy mine (./mine.so): died of ") +
+                                         name + " in victims"));
+    CHECK(process_end.text().find(", layer 3, token 17") != std::string::npos);
 }
 
 volatile int zero = 0;
 int *volatile nowhere = nullptr;
 
-__attribute__((noinline)) int deeper(volatile char *above) {
-    volatile char here[4096];
-    here[0] = above ? above[0] : 0;
-    return zero == 0 ? deeper(here) + here[1] : 0;
+__attribute__((noinline)) int recurse(volatile char *above) {
+    volatile char local[4096];
+    local[0] = above ? above[0] : 0;
+    return zero == 0 ? recurse(local) + local[1] : 0;
 }
 
 }  // namespace
 
 TEST_CASE("a work that returns has finished, with its exit code and what it sent") {
     const std::string long_text(300'000, 'x');  // more than a pipe holds
-    const ending how = run_supervised(
-        [&](const sender &out) {
-            out("first, ");
-            out(long_text);
+    const ending process_end = run_supervised(
+        [&](const sender &send) {
+            send("first, ");
+            send(long_text);
             return 7;
         },
         {});
-    CHECK(how.finished);
-    CHECK_FALSE(how.died());
-    CHECK(how.exit_code == 7);
-    CHECK(how.bytes == "first, " + long_text);
+    CHECK(process_end.finished);
+    CHECK_FALSE(process_end.died());
+    CHECK(process_end.exit_code == 7);
+    CHECK(process_end.bytes == "first, " + long_text);
 }
 
 TEST_CASE("a policy that dies of a signal is named") {
-    dies_of(SIGSEGV, "SIGSEGV");
-    dies_of(SIGBUS, "SIGBUS");
-    dies_of(SIGFPE, "SIGFPE");
-    dies_of(SIGILL, "SIGILL");
-    dies_of(SIGABRT, "SIGABRT");
-    dies_of(SIGKILL, "SIGKILL");
-    dies_of(SIGTERM, "SIGTERM");
-    dies_of(SIGALRM, "SIGALRM");
-    const ending twice = of_policy([] { std::abort(); });
+    check_dies_of(SIGSEGV, "SIGSEGV");
+    check_dies_of(SIGBUS, "SIGBUS");
+    check_dies_of(SIGFPE, "SIGFPE");
+    check_dies_of(SIGILL, "SIGILL");
+    check_dies_of(SIGABRT, "SIGABRT");
+    check_dies_of(SIGKILL, "SIGKILL");
+    check_dies_of(SIGTERM, "SIGTERM");
+    check_dies_of(SIGALRM, "SIGALRM");
+    const ending twice = run_policy([] { std::abort(); });
     check_named(twice);
     CHECK(twice.signal == SIGABRT);
 }
@@ -117,39 +117,40 @@ TEST_CASE("a policy that ends the process by itself is named") {
                                 std::function<void()>([code] { std::quick_exit(code); }),
                                 std::function<void()>([code] { _exit(code); }),
                                 std::function<void()>([code] { syscall(SYS_exit_group, code); })}) {
-            const ending how = of_policy(end);
-            check_named(how);
-            CHECK(how.signal == 0);
-            CHECK(how.exit_code == code);
-            CHECK(how.text() == "cache policy mine (./mine.so): ended the process with exit code " +
-                                    std::to_string(code) + " in victims, layer 3, token 17");
+            const ending process_end = run_policy(end);
+            check_named(process_end);
+            CHECK(process_end.signal == 0);
+            CHECK(process_end.exit_code == code);
+            CHECK(process_end.text() ==
+                  "cache policy mine (./mine.so): ended the process with exit code " +
+                      std::to_string(code) + " in victims, layer 3, token 17");
         }
     }
 }
 
 TEST_CASE("the child adds what a parent cannot see: address, stack, exception") {
-    const ending write = of_policy([] { *nowhere = 1; });
+    const ending write = run_policy([] { *nowhere = 1; });
     check_named(write);
     if (moorage::test::address_checks) return;  // which speak first
     CHECK(write.signal == SIGSEGV);
     CHECK(write.note == "touched address 0x0");
 
-    const ending deep = of_policy([] { deeper(nullptr); });
+    const ending deep = run_policy([] { recurse(nullptr); });
     check_named(deep);
     CHECK(deep.signal == SIGSEGV);
     CHECK(deep.note.starts_with("stack overflow at address 0x"));
 }
 
 TEST_CASE("an exception that nobody catches is told with its text") {
-    const auto thrower = [](auto what) { throw what; };
+    const auto thrower = [](auto exception) { throw exception; };
     const ending thrown =
-        of_policy([&]() noexcept { thrower(std::runtime_error("17 is not a prime of mine")); });
+        run_policy([&]() noexcept { thrower(std::runtime_error("17 is not a prime of mine")); });
     check_named(thrown);
     CHECK(thrown.signal == SIGABRT);
     CHECK(thrown.note == "an exception was thrown: 17 is not a prime of mine");
-    const ending other = of_policy([&]() noexcept { thrower(17); });
-    CHECK(other.note == "an exception was thrown that is no std::exception");
-    const ending called = of_policy([] { std::terminate(); });
+    const ending second_end = run_policy([&]() noexcept { thrower(17); });
+    CHECK(second_end.note == "an exception was thrown that is no std::exception");
+    const ending called = run_policy([] { std::terminate(); });
     CHECK(called.note == "std::terminate was called");
 }
 
@@ -177,7 +178,7 @@ TEST_CASE("a note belongs to the call in which it was written") {
 
 TEST_CASE("a call that does not come back is ended and named") {
     const auto endless = [](const std::function<void()> &deed) {
-        const ending how = run_supervised(
+        const ending process_end = run_supervised(
             [&](const sender &) {
                 board->call_limit_ms = 200;
                 const policy_call at_work(owner_of("mine", "router", "./mine.so"),
@@ -186,10 +187,10 @@ TEST_CASE("a call that does not come back is ended and named") {
                 return 0;
             },
             {});
-        CHECK(how.overran);
-        CHECK(how.policy_died());
-        CHECK(how.kind == "router");
-        CHECK(how.text() ==
+        CHECK(process_end.overran);
+        CHECK(process_end.policy_died());
+        CHECK(process_end.kind == "router");
+        CHECK(process_end.text() ==
               "router policy mine (./mine.so): select did not return within 200 ms "
               "(plugins.call_limit_ms) and was ended");
     };
@@ -256,14 +257,12 @@ TEST_CASE("a call on the thread beside is watched, whatever the one that works c
                 const uint32_t busy = owner_of("busy", "cache", "./busy.so"),
                                mine = owner_of("mine", "placement", "./mine.so");
                 std::thread beside([&] {
-                    take_lane_beside();
+                    use_planning_lane();
                     const policy_call at_work(mine, entry_point::placement_plan);
                     deed();
                 });
                 for (;;) {
-                    {
-                        const policy_call at_work(busy, entry_point::victims);
-                    }
+                    { const policy_call at_work(busy, entry_point::victims); }
                     std::this_thread::sleep_for(std::chrono::milliseconds(1));
                 }
                 return 0;
@@ -281,7 +280,7 @@ TEST_CASE("a call on the thread beside is watched, whatever the one that works c
 }
 
 TEST_CASE("many short calls are not one long call") {
-    const ending how = run_supervised(
+    const ending process_end = run_supervised(
         [&](const sender &) {
             board->call_limit_ms = 200;
             const uint32_t mine = owner_of("mine", "cache", "./mine.so");
@@ -292,23 +291,23 @@ TEST_CASE("many short calls are not one long call") {
             return 0;
         },
         {});
-    CHECK(how.finished);
+    CHECK(process_end.finished);
 }
 
 TEST_CASE("without a policy at work it is moorage's own fault") {
-    const ending how = run_supervised(
+    const ending process_end = run_supervised(
         [](const sender &) {
             {
-                const policy_call over(owner_of("mine", "cache", "./mine.so"),
-                                       entry_point::victims);
+                const policy_call finished_call(owner_of("mine", "cache", "./mine.so"),
+                                                entry_point::victims);
             }
             std::raise(SIGSEGV);
             return 0;
         },
         {});
-    CHECK(how.died());
-    CHECK_FALSE(how.policy_died());
-    CHECK(how.text() == "moorage itself, with no policy at work: died of SIGSEGV");
+    CHECK(process_end.died());
+    CHECK_FALSE(process_end.policy_died());
+    CHECK(process_end.text() == "moorage itself, with no policy at work: died of SIGSEGV");
     const ending late = run_supervised(
         [](const sender &) {
             std::this_thread::sleep_for(std::chrono::hours(1));
@@ -321,40 +320,41 @@ TEST_CASE("without a policy at work it is moorage's own fault") {
 }
 
 TEST_CASE("quiet: what it writes is kept for the note, cleaned for terminals") {
-    const ending how = of_policy(
+    const ending process_end = run_policy(
         [] {
             std::fputs("one\nthe \x1b[2J last\n", stderr);
             std::puts("not this");
             std::abort();
         },
         {.quiet = true});
-    CHECK(how.note == "the \x1b[2J last");
-    CHECK(how.text() ==
+    CHECK(process_end.note == "the \x1b[2J last");
+    CHECK(process_end.text() ==
           "cache policy mine (./mine.so): died of SIGABRT in victims, layer 3, token 17: "
           "the  [2J last");
 }
 
 TEST_CASE("a library that is being opened is named by its file") {
-    const ending how = run_supervised(
+    const ending process_end = run_supervised(
         [](const sender &) {
             const policy_call at_work(owner_being_opened("/x/y.so"), entry_point::constructors);
             _exit(0);
             return 0;
         },
         {});
-    CHECK(how.policy_died());
-    CHECK(how.text() ==
+    CHECK(process_end.policy_died());
+    CHECK(process_end.text() ==
           "policy library /x/y.so: ended the process with exit code 0 in constructors");
 }
 
 TEST_CASE("a mapped file that changed is blamed, not the policy that read it") {
-    const ending how = of_policy([] {
+    const ending process_end = run_policy([] {
         std::snprintf(board->file, sizeof(board->file), "%s", "/data/a.safetensors");
         std::raise(SIGBUS);
     });
-    CHECK(how.died());
-    CHECK_FALSE(how.policy_died());
-    CHECK(how.text() == "/data/a.safetensors changed while it was in use, layer 3, token 17");
+    CHECK(process_end.died());
+    CHECK_FALSE(process_end.policy_died());
+    CHECK(process_end.text() ==
+          "/data/a.safetensors changed while it was in use, layer 3, token 17");
 }
 
 TEST_CASE("a file cut off while a policy reads it is named by its path") {
@@ -363,15 +363,15 @@ TEST_CASE("a file cut off while a policy reads it is named by its path") {
     std::ofstream(path) << std::string(100'000, 'x');
     const auto mapped = mapped_file::open(path);
     REQUIRE(mapped);
-    const ending how = of_policy([&] {
+    const ending process_end = run_policy([&] {
         std::filesystem::resize_file(path, 10);
         if (mapped->bytes()[50'000] == std::byte{'x'}) _exit(1);
     });
     std::filesystem::remove(path);
-    CHECK(how.died());
-    CHECK_FALSE(how.policy_died());
-    CHECK(how.signal == SIGBUS);
-    CHECK(how.text().starts_with(path.string() + " changed while it was in use"));
+    CHECK(process_end.died());
+    CHECK_FALSE(process_end.policy_died());
+    CHECK(process_end.signal == SIGBUS);
+    CHECK(process_end.text().starts_with(path.string() + " changed while it was in use"));
 }
 
 TEST_CASE("works side by side end each in its own way") {
@@ -379,16 +379,19 @@ TEST_CASE("works side by side end each in its own way") {
     std::string ends[5];
     supervise_all(
         5, 2,
-        [](size_t index, const sender &out) {
+        [](size_t index, const sender &send) {
             const policy_call at_work(owner_of("p" + std::to_string(index), "cache", "x.so"),
                                       entry_point::reset);
             if (index == 1) std::abort();
             if (index == 3) _exit(1);
-            out(std::to_string(index * index));
+            send(std::to_string(index * index));
             std::exit(0);  // in the call
             return 0;
         },
-        {}, [&](size_t index, const ending &how) { ends[index] = how.policy + " " + how.bytes; });
+        {},
+        [&](size_t index, const ending &process_end) {
+            ends[index] = process_end.policy + " " + process_end.bytes;
+        });
     CHECK(ends[0] == "p0 0");
     CHECK(ends[1] == "p1 ");
     CHECK(ends[2] == "p2 4");
@@ -398,9 +401,9 @@ TEST_CASE("works side by side end each in its own way") {
 
 TEST_CASE("one below the other: the inner parent tells, and lives on") {
     const ending outer = run_supervised(
-        [](const sender &out) {
-            const ending inner = of_policy([] { std::raise(SIGSEGV); });
-            out(inner.text());
+        [](const sender &send) {
+            const ending inner = run_policy([] { std::raise(SIGSEGV); });
+            send(inner.text());
             return inner.policy_died() ? 4 : 0;
         },
         {});
@@ -410,7 +413,7 @@ TEST_CASE("one below the other: the inner parent tells, and lives on") {
 }
 
 TEST_CASE("a signal that asks the parent to end reaches the child, and ends both") {
-    const ending how = run_supervised(
+    const ending process_end = run_supervised(
         [](const sender &) {
             const pid_t middle = getpid();
             run_supervised(
@@ -423,7 +426,7 @@ TEST_CASE("a signal that asks the parent to end reaches the child, and ends both
             return 0;  // not reached
         },
         {});
-    CHECK(how.signal == SIGTERM);
+    CHECK(process_end.signal == SIGTERM);
     const ending caught = run_supervised(
         [](const sender &) {
             const pid_t middle = getpid();

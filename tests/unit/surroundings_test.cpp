@@ -20,9 +20,9 @@ using namespace moorage::core;
 
 namespace {
 
-void check_found(const std::string &what) {
-    CHECK(restore_surroundings(/*all=*/true).find(what) != std::string::npos);
-    CHECK(restore_surroundings(/*all=*/true) == "");
+void check_found(const std::string &name) {
+    CHECK(restore_surroundings(/*whole_state=*/true).find(name) != std::string::npos);
+    CHECK(restore_surroundings(/*whole_state=*/true) == "");
 }
 
 }  // namespace
@@ -72,10 +72,10 @@ TEST_CASE("sums and quotients show every change of the arithmetic of SSE alone")
             const bool usual = arithmetic_shows_usual();
             _exit(usual ? 0 : 1);
         }
-        int how = 0;
-        REQUIRE(waitpid(child, &how, 0) == child);
-        CHECK(WIFSIGNALED(how));
-        CHECK(WTERMSIG(how) == SIGFPE);
+        int status = 0;
+        REQUIRE(waitpid(child, &status, 0) == child);
+        CHECK(WIFSIGNALED(status));
+        CHECK(WTERMSIG(status) == SIGFPE);
     }
 }
 #endif
@@ -83,24 +83,24 @@ TEST_CASE("sums and quotients show every change of the arithmetic of SSE alone")
 TEST_CASE("locale, directory, handlers, blocked signals, signal stack and umask are put back") {
     remember_surroundings();
     if (std::setlocale(LC_ALL, "C.UTF-8")) check_found("the locale");
-    const locale_t other = newlocale(LC_NUMERIC_MASK, "C", nullptr);
-    uselocale(other);
+    const locale_t c_locale = newlocale(LC_NUMERIC_MASK, "C", nullptr);
+    uselocale(c_locale);
     check_found("the thread's locale");
-    const auto here = std::filesystem::current_path();
+    const auto current = std::filesystem::current_path();
     REQUIRE(chdir("/") == 0);
     check_found("the working directory");
-    CHECK(std::filesystem::current_path() == here);
+    CHECK(std::filesystem::current_path() == current);
     std::signal(SIGSEGV, SIG_IGN);
     std::signal(SIGPIPE, SIG_IGN);
     check_found("the handler of SIGSEGV, SIGPIPE");
-    sigset_t some;
-    sigemptyset(&some);
-    sigaddset(&some, SIGUSR2);
-    sigprocmask(SIG_BLOCK, &some, nullptr);
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGUSR2);
+    sigprocmask(SIG_BLOCK, &signals, nullptr);
     check_found("the mask of blocked signals");
     static char stack[65536];
-    const stack_t own{stack, 0, sizeof(stack)};
-    sigaltstack(&own, nullptr);
+    const stack_t signal_stack{stack, 0, sizeof(stack)};
+    sigaltstack(&signal_stack, nullptr);
     check_found("the signal stack");
     umask(umask(0) ^ 077);
     check_found("the umask");

@@ -22,9 +22,9 @@ using namespace moorage::core;
 namespace {
 
 trace_data make(const synth_options &options) {
-    auto made = synthesize(options);
-    REQUIRE_MESSAGE(made.ok(), made.failure().text);
-    return std::move(*made);
+    auto generated = synthesize(options);
+    REQUIRE_MESSAGE(generated.ok(), generated.failure().text);
+    return std::move(*generated);
 }
 
 // Chance `expected` seen `count` times in `total` draws, within five standard deviations.
@@ -77,16 +77,17 @@ TEST_CASE("ranks are drawn with weight 1 / (rank + b)^a") {
         uint32_t count;
         double a, b;
     };
-    for (const law &one :
+    for (const law &ranks_law :
          {law{8, 1, 0}, law{60, 1.2, 2.7}, law{5, 0, 0}, law{16, 0.5, -0.5}, law{1, 3, 0}}) {
-        const zipf ranks(one.count, one.a, one.b);
-        std::vector<double> weight(one.count);
-        for (uint32_t r = 0; r < one.count; ++r) weight[r] = std::pow(r + 1 + one.b, -one.a);
+        const zipf ranks(ranks_law.count, ranks_law.a, ranks_law.b);
+        std::vector<double> weight(ranks_law.count);
+        for (uint32_t r = 0; r < ranks_law.count; ++r)
+            weight[r] = std::pow(r + 1 + ranks_law.b, -ranks_law.a);
         const double total = std::accumulate(weight.begin(), weight.end(), 0.0);
-        std::vector<uint64_t> seen(one.count);
-        random_stream random(3, one.count);
+        std::vector<uint64_t> seen(ranks_law.count);
+        random_stream random(3, ranks_law.count);
         for (int i = 0; i < 200'000; ++i) ++seen[ranks.draw(random)];
-        for (uint32_t r = 0; r < one.count; ++r) {
+        for (uint32_t r = 0; r < ranks_law.count; ++r) {
             CHECK(ranks.share(r) == doctest::Approx(weight[r] / total).epsilon(1e-9));
             near(seen[r], 200'000, weight[r] / total);
         }
@@ -108,21 +109,24 @@ TEST_CASE("a free rank is drawn by weight also when the heavy ones are taken") {
 TEST_CASE("two experts a token are drawn without replacement") {
     const trace_data data =
         make({.layers = 1, .experts = 5, .top_k = 2, .tokens = 200'000, .seed = 4});
-    std::vector<uint64_t> first(5), any(5);
+    std::vector<uint64_t> first_count(5), chosen_count(5);
     for (size_t i = 0; i < data.chosen.size(); i += 2) {
         CHECK(data.chosen[i] != data.chosen[i + 1]);
-        ++first[data.chosen[i]], ++any[data.chosen[i]], ++any[data.chosen[i + 1]];
+        ++first_count[data.chosen[i]], ++chosen_count[data.chosen[i]],
+            ++chosen_count[data.chosen[i + 1]];
     }
     std::vector<double> weight = {1, 1.0 / 2, 1.0 / 3, 1.0 / 4, 1.0 / 5};
     const double total = std::accumulate(weight.begin(), weight.end(), 0.0);
     std::vector<uint32_t> by_count = {0, 1, 2, 3, 4};
-    std::ranges::sort(by_count, std::ranges::greater(), [&](uint32_t e) { return any[e]; });
+    std::ranges::sort(by_count, std::ranges::greater(),
+                      [&](uint32_t e) { return chosen_count[e]; });
     for (uint32_t r = 0; r < 5; ++r) {
         double second = 0;
-        for (uint32_t other = 0; other < 5; ++other)
-            if (other != r) second += weight[other] / total * weight[r] / (total - weight[other]);
-        near(first[by_count[r]], data.tokens, weight[r] / total);
-        near(any[by_count[r]], data.tokens, weight[r] / total + second);
+        for (uint32_t other_rank = 0; other_rank < 5; ++other_rank)
+            if (other_rank != r)
+                second += weight[other_rank] / total * weight[r] / (total - weight[other_rank]);
+        near(first_count[by_count[r]], data.tokens, weight[r] / total);
+        near(chosen_count[by_count[r]], data.tokens, weight[r] / total + second);
     }
 }
 
@@ -147,14 +151,14 @@ TEST_CASE(
                               .domains = 2,
                               .drift = .1,
                               .seed = 9};
-    synth_options more = plain, other = plain;
-    more.gate_scores = true;
-    more.predictions = 4;
-    more.prediction_accuracy = .5;
-    other.seed = 10;
+    synth_options recorded = plain, reseeded = plain;
+    recorded.gate_scores = true;
+    recorded.predictions = 4;
+    recorded.prediction_accuracy = .5;
+    reseeded.seed = 10;
     CHECK(make(plain).chosen == make(plain).chosen);
-    CHECK(make(plain).chosen == make(more).chosen);
-    CHECK(make(plain).chosen != make(other).chosen);
+    CHECK(make(plain).chosen == make(recorded).chosen);
+    CHECK(make(plain).chosen != make(reseeded).chosen);
 }
 
 TEST_CASE("reuse keeps experts of the previous token of the request") {
@@ -192,10 +196,10 @@ TEST_CASE("domains have rankings of their own, which drift only if asked to") {
                           .requests = 4,
                           .a = 1.5,
                           .domains = 2};
-    const trace_data still = make(options);
-    CHECK(still.request_domain == std::vector<int32_t>{0, 1, 0, 1});
-    CHECK(favourite(still, 0, 10'000) == favourite(still, 20'000, 30'000));
-    CHECK(favourite(still, 0, 10'000) != favourite(still, 10'000, 20'000));
+    const trace_data constant = make(options);
+    CHECK(constant.request_domain == std::vector<int32_t>{0, 1, 0, 1});
+    CHECK(favourite(constant, 0, 10'000) == favourite(constant, 20'000, 30'000));
+    CHECK(favourite(constant, 0, 10'000) != favourite(constant, 10'000, 20'000));
     options.drift = 1;  // 20,000 swaps among 63 pairs: nothing stays at the top
     const trace_data moving = make(options);
     CHECK(favourite(moving, 0, 200) != favourite(moving, 29'800, 30'000));
@@ -247,13 +251,13 @@ TEST_CASE("predictions hold the wished share of the chosen experts, and no exper
             near(right, 36'000, accuracy);
         }
     // If all experts are chosen, no prediction can be wrong.
-    const trace_data all = make({.layers = 1,
-                                 .experts = 2,
-                                 .top_k = 2,
-                                 .tokens = 10,
-                                 .predictions = 2,
-                                 .prediction_accuracy = 0});
-    CHECK(all.predicted == all.chosen);
+    const trace_data all_chosen = make({.layers = 1,
+                                        .experts = 2,
+                                        .top_k = 2,
+                                        .tokens = 10,
+                                        .predictions = 2,
+                                        .prediction_accuracy = 0});
+    CHECK(all_chosen.predicted == all_chosen.chosen);
 }
 
 TEST_CASE("a synthetic file opens with everything in it, and its statistics are as made") {

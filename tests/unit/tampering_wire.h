@@ -14,12 +14,12 @@ namespace moorage::test {
 
 // The message. It may change the header, too; checksums are made anew. Returns the number of times
 // to send it.
-struct said {
+struct sent_frame {
     core::frame_header header;
     std::vector<std::byte> bytes;  // header and body
     std::span<std::byte> body() { return std::span(bytes).subspan(core::frame_header_bytes); }
 };
-using tampering = std::function<int(said &)>;
+using tampering = std::function<int(sent_frame &)>;
 
 class tampering_wire final : public core::wire {
 public:
@@ -37,19 +37,19 @@ public:
     uint32_t send(uint64_t connection, std::span<const moorage_wire_part> parts,
                   uint64_t user) override {
         if (!change_) return through_->send(connection, parts, user);
-        const auto *from = static_cast<const std::byte *>(parts[0].host_data);
-        said what;
-        what.bytes.assign(from, from + parts[0].bytes);
+        const auto *first_byte = static_cast<const std::byte *>(parts[0].host_data);
+        sent_frame message;
+        message.bytes.assign(first_byte, first_byte + parts[0].bytes);
         core::frame whole;
-        (void)core::read_frame(what.bytes, whole);
-        what.header = whole.header;
-        const std::vector<std::byte> before = what.bytes;
-        const core::frame_header header = what.header;
-        const int times = change_(what);
-        if (what.bytes != before || !(what.header == header))
-            core::end_frame(what.bytes, what.header);
+        (void)core::read_frame(message.bytes, whole);
+        message.header = whole.header;
+        const std::vector<std::byte> original = message.bytes;
+        const core::frame_header header = message.header;
+        const int times = change_(message);
+        if (message.bytes != original || !(message.header == header))
+            core::end_frame(message.bytes, message.header);
         for (int i = 0; i < times; ++i) {
-            const moorage_wire_part part{what.bytes.data(), what.bytes.size(), 0};
+            const moorage_wire_part part{message.bytes.data(), message.bytes.size(), 0};
             // The bytes are gone when this returns, and no SENT is needed.
             while (through_->send(connection, {&part, 1}, user) == MOORAGE_WIRE_FULL) continue;
         }

@@ -20,20 +20,20 @@ namespace {
 using ids = std::vector<int32_t>;
 
 struct opened {
-    std::unique_ptr<model> of;
+    std::unique_ptr<model> loaded_model;
     std::unique_ptr<tokenizer> words;
 };
 
 const opened &demo() {  // 4096 ids, 1024 positions, no id that begins a text
-    static const opened made = [] {
+    static const opened demo_parts = [] {
         const auto path = std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo";
-        auto of = open_model(path);
+        auto opened_model = open_model(path);
         auto words = tokenizer::open(path / "tokenizer.json");
-        REQUIRE(of.ok());
+        REQUIRE(opened_model.ok());
         REQUIRE(words.ok());
-        return opened{std::move(*of), std::move(*words)};
+        return opened{std::move(*opened_model), std::move(*words)};
     }();
-    return made;
+    return demo_parts;
 }
 
 struct bench {
@@ -45,29 +45,29 @@ struct bench {
         config.model = "models/demo";
     }
     result<text_job> make(bool with_words = true) {
-        return make_job(config, *demo().of, with_words ? demo().words.get() : nullptr);
+        return make_job(config, *demo().loaded_model, with_words ? demo().words.get() : nullptr);
     }
-    result<text_job> of_file(const std::string &name, const std::string &content,
-                             bool with_words = true) {
+    result<text_job> make_from_file(const std::string &name, const std::string &content,
+                                    bool with_words = true) {
         folder.write(name, content);
         config.text = folder / name;
         return make(with_words);
     }
     std::vector<ids> windows_of(const std::string &name, const std::string &content,
                                 bool with_words = true) {
-        const auto job = of_file(name, content, with_words);
+        const auto job = make_from_file(name, content, with_words);
         if (!job) FAIL(job.failure().text);
-        std::vector<ids> all;
+        std::vector<ids> windows;
         for (const model_request &request : job->requests) {
             CHECK(request.new_tokens == 0);
-            all.push_back(request.ids);
+            windows.push_back(request.ids);
         }
-        return all;
+        return windows;
     }
     // The error's text without the folder.
     std::string refusal(const std::string &name, const std::string &content,
                         bool with_words = true) {
-        const auto job = of_file(name, content, with_words);
+        const auto job = make_from_file(name, content, with_words);
         REQUIRE_FALSE(job.ok());
         CHECK(job.failure().usage);
         std::string text = job.failure().text;
@@ -77,10 +77,10 @@ struct bench {
     }
 };
 
-ids encoded(std::string_view text) {
-    const auto made = demo().words->encode(text, {});
-    REQUIRE(made.ok());
-    return *made;
+ids encode(std::string_view text) {
+    const auto encoding = demo().words->encode(text, {});
+    REQUIRE(encoding.ok());
+    return *encoding;
 }
 
 std::string list_of(size_t count) {
@@ -92,148 +92,152 @@ std::string list_of(size_t count) {
 }  // namespace
 
 TEST_CASE("prompts are encoded and continued") {
-    bench on;
-    on.config.prompts = {"The president said that", "def main("};
-    on.config.max_tokens = 7;
-    const auto job = on.make();
+    bench fixture;
+    fixture.config.prompts = {"The president said that", "def main("};
+    fixture.config.max_tokens = 7;
+    const auto job = fixture.make();
     REQUIRE(job.ok());
     REQUIRE(job->requests.size() == 2);
-    CHECK(job->requests[0].ids == encoded("The president said that"));
-    CHECK(job->requests[1].ids == encoded("def main("));
+    CHECK(job->requests[0].ids == encode("The president said that"));
+    CHECK(job->requests[1].ids == encode("def main("));
     CHECK(job->requests[1].new_tokens == 7);
-    CHECK(job->prompts == on.config.prompts);
+    CHECK(job->prompts == fixture.config.prompts);
     CHECK(job->part_names.empty());
 }
 
 TEST_CASE("a text is cut into windows, one id that is left over is dropped") {
-    bench on;
+    bench fixture;
     const std::string text = "It was a bright cold day in April.";
-    const ids all = encoded(text);
-    REQUIRE(all.size() > 8);
-    for (uint32_t window = 2; window <= all.size() + 1; ++window) {
+    const ids ids_of_text = encode(text);
+    REQUIRE(ids_of_text.size() > 8);
+    for (uint32_t window = 2; window <= ids_of_text.size() + 1; ++window) {
         CAPTURE(window);
-        on.config.window = window;
-        const std::vector<ids> windows = on.windows_of("a.txt", text);
-        size_t at = 0;
+        fixture.config.window = window;
+        const std::vector<ids> windows = fixture.windows_of("a.txt", text);
+        size_t position = 0;
         for (size_t i = 0; i < windows.size(); ++i) {
-            CHECK(windows[i].size() == std::min<size_t>(window, all.size() - at));
-            for (const int32_t id : windows[i]) CHECK(id == all[at++]);
+            CHECK(windows[i].size() == std::min<size_t>(window, ids_of_text.size() - position));
+            for (const int32_t id : windows[i]) CHECK(id == ids_of_text[position++]);
         }
-        CHECK(at == all.size() - (all.size() % window == 1 ? 1 : 0));
+        CHECK(position == ids_of_text.size() - (ids_of_text.size() % window == 1 ? 1 : 0));
     }
 }
 
 TEST_CASE("windows never go beyond the positions of the model") {
-    bench on;
-    on.config.window = 60'000;
+    bench fixture;
+    fixture.config.window = 60'000;
     std::string text;
     for (int i = 0; i < 1500; ++i) text += " one";
-    const ids all = encoded(text);
-    const std::vector<ids> windows = on.windows_of("a.txt", text);
-    REQUIRE(windows.size() == (all.size() + 1023) / 1024);
+    const ids ids_of_text = encode(text);
+    const std::vector<ids> windows = fixture.windows_of("a.txt", text);
+    REQUIRE(windows.size() == (ids_of_text.size() + 1023) / 1024);
     CHECK(windows[0].size() == 1024);
 }
 
 TEST_CASE("every form of windows in JSON") {
-    bench on;
-    CHECK(on.windows_of("a.json", "[[1, 2, 3], [4095, 0]]", false) ==
+    bench fixture;
+    CHECK(fixture.windows_of("a.json", "[[1, 2, 3], [4095, 0]]", false) ==
           std::vector<ids>{{1, 2, 3}, {4095, 0}});
-    CHECK(on.windows_of("a.json", R"(["def main(", [5, 6]])") ==
-          std::vector<ids>{encoded("def main("), {5, 6}});
+    CHECK(fixture.windows_of("a.json", R"(["def main(", [5, 6]])") ==
+          std::vector<ids>{encode("def main("), {5, 6}});
     const char *parts = R"({"code": {"windows": [[1, 2], [3, 4]], "note": "n"}, "prose": [[5, 6]],
                             "text": ["def main("]})";
-    CHECK(on.windows_of("a.json", parts) ==
-          std::vector<ids>{{1, 2}, {3, 4}, {5, 6}, encoded("def main(")});
-    const auto job = on.make();
+    CHECK(fixture.windows_of("a.json", parts) ==
+          std::vector<ids>{{1, 2}, {3, 4}, {5, 6}, encode("def main(")});
+    const auto job = fixture.make();
     REQUIRE(job.ok());
     CHECK(job->part_names == std::vector<std::string>{"code", "prose", "text"});
     CHECK(job->parts == std::vector<uint32_t>{0, 0, 1, 2});
     // A text within is cut as one of its own file is.
-    on.config.window = 2;
-    const ids all = encoded("def main(");
-    const std::vector<ids> cut = on.windows_of("a.json", R"({"p": ["def main("]})");
-    CHECK(cut.size() == all.size() / 2);
-    CHECK(cut[0] == ids{all[0], all[1]});
+    fixture.config.window = 2;
+    const ids ids_of_text = encode("def main(");
+    const std::vector<ids> cut = fixture.windows_of("a.json", R"({"p": ["def main("]})");
+    CHECK(cut.size() == ids_of_text.size() / 2);
+    CHECK(cut[0] == ids{ids_of_text[0], ids_of_text[1]});
 }
 
 TEST_CASE("errors name file, place, value and limit") {
-    bench on;
-    CHECK(on.refusal("a.json", "[[1, 2], [3, 4096]]") ==
+    bench fixture;
+    CHECK(fixture.refusal("a.json", "[[1, 2], [3, 4096]]") ==
           "a.json[1]: id 4096 at 1 is beyond the vocabulary of 4096");
-    CHECK(on.refusal("a.json", R"({"x": {"windows": [[1, 2], [7]]}})") ==
+    CHECK(fixture.refusal("a.json", R"({"x": {"windows": [[1, 2], [7]]}})") ==
           "a.json: x[1]: 1 ids; two or more are needed");
-    CHECK(on.refusal("a.json", "[[]]") == "a.json[0]: 0 ids; two or more are needed");
-    CHECK(on.refusal("a.json", "[[1, 2, -3]]") ==
+    CHECK(fixture.refusal("a.json", "[[]]") == "a.json[0]: 0 ids; two or more are needed");
+    CHECK(fixture.refusal("a.json", "[[1, 2, -3]]") ==
           "a.json[0][2]: -3 is no id, a whole number from 0 to 4095");
-    CHECK(on.refusal("a.json", "[[1, 2.5]]") ==
+    CHECK(fixture.refusal("a.json", "[[1, 2.5]]") ==
           "a.json[0][1]: 2.5 is no id, a whole number from 0 to 4095");
-    CHECK(on.refusal("a.json", "[[4294967297, 1]]").starts_with("a.json[0][0]: 4294967297 is no"));
-    CHECK(on.refusal("a.json", "[[18446744073709551615, 1]]").starts_with("a.json[0][0]: 1844"));
-    CHECK(on.refusal("a.json", R"([["a", 1]])").starts_with("a.json[0][0]: \"a\" is no id"));
-    CHECK(on.refusal("a.json", "[[1, 2], 3]") ==
+    CHECK(fixture.refusal("a.json", "[[4294967297, 1]]")
+              .starts_with("a.json[0][0]: 4294967297 is no"));
+    CHECK(
+        fixture.refusal("a.json", "[[18446744073709551615, 1]]").starts_with("a.json[0][0]: 1844"));
+    CHECK(fixture.refusal("a.json", R"([["a", 1]])").starts_with("a.json[0][0]: \"a\" is no id"));
+    CHECK(fixture.refusal("a.json", "[[1, 2], 3]") ==
           "a.json[1]: 3 where a list of ids or a text is needed");
-    CHECK(on.refusal("a.json", "[{}]") ==
+    CHECK(fixture.refusal("a.json", "[{}]") ==
           "a.json[0]: an object of 0 keys where a list of ids or a text is needed");
-    CHECK(on.refusal("a.json", R"({"x": {"window": [[1, 2]]}})") ==
+    CHECK(fixture.refusal("a.json", R"({"x": {"window": [[1, 2]]}})") ==
           "a.json: x: an object of 1 keys where a list of windows is needed, each a list of ids or "
           "a text");
-    CHECK(on.refusal("a.json", "7").starts_with("a.json: 7 where a list of windows is needed"));
-    CHECK(on.refusal("a.json", "[]").starts_with("a.json: a list of 0 where"));
-    CHECK(on.refusal("a.json", R"({"x": []})").starts_with("a.json: x: a list of 0 where"));
-    CHECK(on.refusal("a.json", "{}") == "a.json: nothing to score");
-    CHECK(on.refusal("a.json", R"([""])") == "a.json[0]: 0 ids; two or more are needed");
-    const std::string longer = on.refusal("a.json", list_of(1025));
+    CHECK(
+        fixture.refusal("a.json", "7").starts_with("a.json: 7 where a list of windows is needed"));
+    CHECK(fixture.refusal("a.json", "[]").starts_with("a.json: a list of 0 where"));
+    CHECK(fixture.refusal("a.json", R"({"x": []})").starts_with("a.json: x: a list of 0 where"));
+    CHECK(fixture.refusal("a.json", "{}") == "a.json: nothing to score");
+    CHECK(fixture.refusal("a.json", R"([""])") == "a.json[0]: 0 ids; two or more are needed");
+    const std::string longer = fixture.refusal("a.json", list_of(1025));
     CHECK(longer.starts_with("a.json[0]: 1025 ids"));
     CHECK(longer.find("1024 positions of models/demo") != std::string::npos);
-    CHECK(on.windows_of("a.json", list_of(1024)).size() == 1);
-    const std::string broken = on.refusal("a.json", "[[1, 2],\n [3, }");
+    CHECK(fixture.windows_of("a.json", list_of(1024)).size() == 1);
+    const std::string broken = fixture.refusal("a.json", "[[1, 2],\n [3, }");
     CHECK(broken.starts_with("a.json: not valid JSON: "));
     CHECK(broken.find("line 2") != std::string::npos);
-    CHECK(on.refusal("a.json", "").starts_with("a.json: not valid JSON: "));
-    CHECK(on.refusal("a.txt", "") == "a.txt: 0 ids; two or more are needed");
-    CHECK(on.refusal("a.txt", "caf\xe9 au").starts_with("a.txt: byte 3 is 0xe9, which is not"));
+    CHECK(fixture.refusal("a.json", "").starts_with("a.json: not valid JSON: "));
+    CHECK(fixture.refusal("a.txt", "") == "a.txt: 0 ids; two or more are needed");
+    CHECK(
+        fixture.refusal("a.txt", "caf\xe9 au").starts_with("a.txt: byte 3 is 0xe9, which is not"));
 }
 
 TEST_CASE("what needs a tokenizer says so, and where") {
-    bench on;
-    on.folder.write("a.json", R"([[1, 2], "text"])");
-    on.config.text = on.folder / "a.json";
-    auto job = on.make(false);
+    bench fixture;
+    fixture.folder.write("a.json", R"([[1, 2], "text"])");
+    fixture.config.text = fixture.folder / "a.json";
+    auto job = fixture.make(false);
     REQUIRE_FALSE(job.ok());
     CHECK(job.failure().text.ends_with(
         "a.json[1]: text needs a tokenizer, and models/demo has no tokenizer.json"));
-    on.config.text.clear();
-    on.config.prompts = {"a"};
-    job = on.make(false);
+    fixture.config.text.clear();
+    fixture.config.prompts = {"a"};
+    job = fixture.make(false);
     REQUIRE_FALSE(job.ok());
     CHECK(job.failure().text.starts_with("prompt 1: text needs a tokenizer"));
 }
 
 TEST_CASE("prompts that cannot be continued") {
-    bench on;
-    auto job = on.make();
+    bench fixture;
+    auto job = fixture.make();
     REQUIRE_FALSE(job.ok());
     CHECK(job.failure().text.starts_with("run.toml: a model needs something to do"));
-    on.config.prompts = {"a", ""};
-    job = on.make();
+    fixture.config.prompts = {"a", ""};
+    job = fixture.make();
     REQUIRE_FALSE(job.ok());
     CHECK(job.failure().text.starts_with("prompt 2: 0 ids"));
-    on.config.prompts = {"def main("};
-    const auto length = static_cast<uint32_t>(encoded("def main(").size());
-    on.config.max_tokens = 1024 - length;
-    CHECK(on.make().ok());
-    on.config.max_tokens = 1025 - length;
-    job = on.make();
+    fixture.config.prompts = {"def main("};
+    const auto length = static_cast<uint32_t>(encode("def main(").size());
+    fixture.config.max_tokens = 1024 - length;
+    CHECK(fixture.make().ok());
+    fixture.config.max_tokens = 1025 - length;
+    job = fixture.make();
     REQUIRE_FALSE(job.ok());
     CHECK(job.failure().text.find("1024 positions") != std::string::npos);
     CHECK(job.failure().text.find("max_tokens") != std::string::npos);
 }
 
 TEST_CASE("a file that is not there, and one that is a folder") {
-    bench on;
-    for (const auto &path : {on.folder / "none.json", on.folder.path()}) {
-        on.config.text = path;
-        const auto job = on.make();
+    bench fixture;
+    for (const auto &path : {fixture.folder / "none.json", fixture.folder.path()}) {
+        fixture.config.text = path;
+        const auto job = fixture.make();
         REQUIRE_FALSE(job.ok());
         CHECK(job.failure().text.find(path.string()) == 0);
     }
@@ -260,7 +264,7 @@ TEST_CASE("files damaged at random end in requests within the limits or in one l
                                   "\xc3",
                                   std::string(1, '\0'),
                                   "[[[[[[[[[[[[[[[[[["};
-    bench on;
+    bench fixture;
     int refused = 0;
     for (uint32_t round = 0; round < 1500; ++round) {
         CAPTURE(round);
@@ -268,27 +272,28 @@ TEST_CASE("files damaged at random end in requests within the limits or in one l
         std::string text = healthy;
         if (round % 2 == 0) text.replace(text.find("[\"x\"]"), 5, "[1, 2]");  // nothing else wrong
         for (uint64_t count = random.below(3); count-- > 0;) {
-            const size_t at = random.below(text.size());
+            const size_t position = random.below(text.size());
             const std::string &piece = pieces[random.below(std::size(pieces))];
             switch (random.below(4)) {
                 case 0:
-                    text[at] = static_cast<char>(random.below(256));
+                    text[position] = static_cast<char>(random.below(256));
                     break;
                 case 1:
-                    text.insert(at, piece);
+                    text.insert(position, piece);
                     break;
                 case 2:
-                    text.erase(at, random.below(12) + 1);
+                    text.erase(position, random.below(12) + 1);
                     break;
                 default:
-                    text.replace(at, std::min<size_t>(piece.size(), text.size() - at), piece);
+                    text.replace(position, std::min<size_t>(piece.size(), text.size() - position),
+                                 piece);
             }
             if (text.empty()) text = " ";
         }
-        const auto job = on.of_file(round % 7 == 6 ? "a.txt" : "a.json", text);
+        const auto job = fixture.make_from_file(round % 7 == 6 ? "a.txt" : "a.json", text);
         if (!job) {
             ++refused;
-            CHECK(job.failure().text.starts_with(on.folder.path().string()));
+            CHECK(job.failure().text.starts_with(fixture.folder.path().string()));
             CHECK(job.failure().text.find('\n') == std::string::npos);
             continue;
         }
@@ -306,10 +311,11 @@ TEST_CASE("files damaged at random end in requests within the limits or in one l
 }
 
 TEST_CASE("deep nesting is refused, not followed") {
-    bench on;
+    bench fixture;
     const std::string deep(200'000, '[');
-    CHECK(on.refusal("a.json", deep).starts_with("a.json: not valid JSON"));
-    CHECK(on.refusal("a.json", deep + std::string(deep.size(), ']')).starts_with("a.json[0][0]: "));
+    CHECK(fixture.refusal("a.json", deep).starts_with("a.json: not valid JSON"));
+    CHECK(fixture.refusal("a.json", deep + std::string(deep.size(), ']'))
+              .starts_with("a.json[0][0]: "));
 }
 
 namespace {
@@ -357,29 +363,31 @@ TEST_CASE("texts and stops by chance: pieces of any length show the same, and ne
         const std::string expected = cut_by_definition(text, stops);
         CHECK(cut_at_stop(text, stops) == expected);
         stop_stream shown(&stops);
-        std::string out;
-        for (size_t at = 0; at < text.size();) {
-            const size_t bytes = std::min<size_t>(text.size() - at, 1 + random.below(4));
-            out += shown.push(text.substr(at, bytes));
-            at += bytes;
+        std::string shown_text;
+        for (size_t position = 0; position < text.size();) {
+            const size_t bytes = std::min<size_t>(text.size() - position, 1 + random.below(4));
+            shown_text += shown.push(text.substr(position, bytes));
+            position += bytes;
             // Text that is out stays, and nothing is held back without need.
-            CHECK(expected.starts_with(out));
-            if (!shown.has_stopped()) CHECK(at - out.size() < 5);
+            CHECK(expected.starts_with(shown_text));
+            if (!shown.has_stopped()) CHECK(position - shown_text.size() < 5);
         }
         CHECK(shown.has_stopped() == (expected != text));
-        CHECK(out + shown.finish() == expected);
+        CHECK(shown_text + shown.finish() == expected);
     }
 }
 
 TEST_CASE("what ends a text: the model's ends, ids, names of special tokens, texts") {
     run_config config;
     config.model = "models/demo";
-    const auto rules = [&] { return end_rules_of(config, *demo().of, demo().words.get()); };
+    const auto rules = [&] {
+        return end_rules_of(config, *demo().loaded_model, demo().words.get());
+    };
     REQUIRE(rules().ok());
     CHECK(rules()->ids == ids{0});  // of its config.json
     CHECK(rules()->texts.empty());
     const std::string name(demo().words->token_of(0));
-    REQUIRE(demo().words->special(0));
+    REQUIRE(demo().words->is_special(0));
     config.stop = {.at_model_ends = false, .texts = {"the", name}, .ids = {7, 7}};
     CHECK(rules()->ids == ids{7, 0});
     CHECK(rules()->texts == std::vector<std::string>{"the"});
@@ -391,8 +399,9 @@ TEST_CASE("what ends a text: the model's ends, ids, names of special tokens, tex
     config.stop = {.at_model_ends = true, .texts = {"a\xff"}, .ids = {}};
     CHECK(rules().failure().text.find("UTF-8") != std::string::npos);
     config.stop.texts = {"a"};
-    CHECK(end_rules_of(config, *demo().of, nullptr).failure().text.find("tokenizer.json") !=
-          std::string::npos);
+    CHECK(
+        end_rules_of(config, *demo().loaded_model, nullptr).failure().text.find("tokenizer.json") !=
+        std::string::npos);
 }
 
 }  // namespace texts_test

@@ -1,6 +1,6 @@
-// thread_pool_test.cpp - goal: every item of every loop runs exactly once and is over when each()
-// returns, for any number of threads, busy or asleep. Method: counts over many loops of random
-// length, with pauses that let workers fall asleep. Run it under the thread sanitizer too.
+// thread_pool_test.cpp - goal: every item of every loop runs exactly once and is over when
+// parallel_for() returns, for any number of threads, busy or asleep. Method: counts over many loops
+// of random length, with pauses that let workers fall asleep. Run it under the thread sanitizer.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ TEST_CASE("each item once, and what it wrote is seen after") {
         std::vector<uint32_t> expected(300);
         for (uint32_t loop = 0; loop < 2000; ++loop) {
             const uint32_t count = random() % 8 ? random() % 20 : random() % 300;
-            pool.each(count, [&](uint32_t item) { ++counts[item]; });
+            pool.parallel_for(count, [&](uint32_t item) { ++counts[item]; });
             for (uint32_t item = 0; item < count; ++item) ++expected[item];
             if (loop % 100 == 0) CHECK(counts == expected);
         }
@@ -39,7 +39,7 @@ TEST_CASE("sleeping workers wake") {
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
         // Two items that wait for each other: only two threads can finish them.
         std::atomic<uint32_t> arrived{0};
-        pool.each(2, [&](uint32_t) {
+        pool.parallel_for(2, [&](uint32_t) {
             ++arrived;
             while (arrived.load() < 2) std::this_thread::yield();
         });
@@ -53,7 +53,7 @@ TEST_CASE("thread numbers are below threads() and never run two bodies as one") 
         std::vector<std::atomic<int>> inside(threads);
         std::atomic<uint32_t> clashes{0};
         for (uint32_t loop = 0; loop < 200; ++loop)
-            pool.each(50, [&](uint32_t, uint32_t thread) {
+            pool.parallel_for(50, [&](uint32_t, uint32_t thread) {
                 if (thread >= threads || inside[thread].fetch_add(1) != 0) {
                     ++clashes;
                     return;
@@ -69,16 +69,17 @@ TEST_CASE("each thread takes its own stretch first, in rising order, then helps 
         thread_pool pool(threads);
         std::vector<std::vector<uint32_t>> taken(threads, std::vector<uint32_t>{});
         for (auto &items : taken) items.reserve(1000);
-        pool.each(1000, [&](uint32_t item, uint32_t thread) { taken[thread].push_back(item); });
+        pool.parallel_for(1000,
+                          [&](uint32_t item, uint32_t thread) { taken[thread].push_back(item); });
         std::vector<uint32_t> counts(1000, 0);
         for (uint32_t thread = 0; thread < threads; ++thread) {
             const std::vector<uint32_t> &items = taken[thread];
-            const auto own = [&](uint32_t item) {
+            const auto is_own_item = [&](uint32_t item) {
                 return item >= 1000 * thread / threads && item < 1000 * (thread + 1) / threads;
             };
-            const auto others = std::find_if_not(items.begin(), items.end(), own);
+            const auto others = std::find_if_not(items.begin(), items.end(), is_own_item);
             CHECK(std::is_sorted(items.begin(), others));
-            CHECK(std::none_of(others, items.end(), own));
+            CHECK(std::none_of(others, items.end(), is_own_item));
             for (const uint32_t item : items) ++counts[item];
         }
         CHECK(counts == std::vector<uint32_t>(1000, 1));
@@ -91,7 +92,7 @@ TEST_CASE("a pool of the machine's size, and pools that end at once") {
     for (uint32_t round = 0; round < 50; ++round) {
         thread_pool pool(3);
         std::atomic<uint32_t> done{0};
-        pool.each(3, [&](uint32_t) { ++done; });
+        pool.parallel_for(3, [&](uint32_t) { ++done; });
         CHECK(done.load() == 3);
     }
 }

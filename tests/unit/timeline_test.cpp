@@ -49,9 +49,9 @@ std::vector<json> events_of(const json &file, const std::string &phase) {
 
 std::unique_ptr<timeline> opened(const scratch_file &file,
                                  uint64_t events_max = timeline::events_max_default) {
-    auto made = timeline::open(file.path, events_max);
-    REQUIRE(made.ok());
-    return std::move(*made);
+    auto opened_timeline = timeline::open(file.path, events_max);
+    REQUIRE(opened_timeline.ok());
+    return std::move(*opened_timeline);
 }
 
 }  // namespace
@@ -190,13 +190,13 @@ TEST_CASE("files that cannot be written are reported with their name") {
     const auto shown = opened(file);
     const uint32_t track = shown->track("a");
     for (uint64_t i = 0; i < 1000; ++i) shown->span(track, "s", i * 10, 5);
-    rlimit before{};
-    REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
-    const rlimit small{4096, before.rlim_max};
+    rlimit old_limit{};
+    REQUIRE(getrlimit(RLIMIT_FSIZE, &old_limit) == 0);
+    const rlimit small{4096, old_limit.rlim_max};
     const auto handler = std::signal(SIGXFSZ, SIG_IGN);
     REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
     const status ended = shown->close();
-    setrlimit(RLIMIT_FSIZE, &before);
+    setrlimit(RLIMIT_FSIZE, &old_limit);
     std::signal(SIGXFSZ, handler);
     REQUIRE_FALSE(ended.ok());
     CHECK(ended.failure().text.find(file.path.string()) != std::string::npos);
@@ -222,7 +222,7 @@ struct decoded {
 };
 
 decoded decode(std::string_view bytes) {
-    decoded made;
+    decoded result;
     const auto varint = [&] {
         uint64_t value = 0;
         for (int shift = 0;; shift += 7) {
@@ -240,7 +240,7 @@ decoded decode(std::string_view bytes) {
         const uint64_t type = key & 7;
         REQUIRE((type == 0 || type == 1 || type == 2));
         if (type == 0) {
-            made.numbers[field].push_back(varint());
+            result.numbers[field].push_back(varint());
             continue;
         }
         const uint64_t size = type == 1 ? 8 : varint();
@@ -249,13 +249,13 @@ decoded decode(std::string_view bytes) {
             uint64_t value = 0;
             for (int i = 7; i >= 0; --i)
                 value = value << 8 | static_cast<unsigned char>(bytes[static_cast<size_t>(i)]);
-            made.numbers[field].push_back(value);
+            result.numbers[field].push_back(value);
         } else {
-            made.texts[field].emplace_back(bytes.substr(0, size));
+            result.texts[field].emplace_back(bytes.substr(0, size));
         }
         bytes.remove_prefix(size);
     }
-    return made;
+    return result;
 }
 
 // protos/perfetto/trace: trace.proto, trace_packet.proto, track_event/*.proto.
@@ -296,10 +296,10 @@ struct shown_event {
 std::vector<shown_event> checked(const std::string &bytes) {
     std::map<uint64_t, std::string> tracks;
     std::map<uint64_t, int> open;
-    std::vector<shown_event> all;
+    std::vector<shown_event> events;
     const decoded trace = decode(bytes);
-    for (const std::string &one : trace.texts.at(trace_packet)) {
-        const decoded packet = decode(one);
+    for (const std::string &encoded_packet : trace.texts.at(trace_packet)) {
+        const decoded packet = decode(encoded_packet);
         CHECK(packet.number(packet_sequence) == 1);
         if (packet.has(packet_track)) {
             const decoded track = decode(packet.text(packet_track));
@@ -314,32 +314,32 @@ std::vector<shown_event> checked(const std::string &bytes) {
             continue;
         }
         const decoded event = decode(packet.text(packet_event));
-        const uint64_t at = event.number(event_track), type = event.number(event_type);
-        REQUIRE(tracks.contains(at));
-        if (type == 1) ++open[at];
-        if (type == 2) --open[at];
-        CHECK(open[at] >= 0);
-        all.push_back({packet.number(packet_timestamp), type, tracks[at],
-                       event.has(event_name) ? event.text(event_name) : "", event});
+        const uint64_t track = event.number(event_track), type = event.number(event_type);
+        REQUIRE(tracks.contains(track));
+        if (type == 1) ++open[track];
+        if (type == 2) --open[track];
+        CHECK(open[track] >= 0);
+        events.push_back({packet.number(packet_timestamp), type, tracks[track],
+                          event.has(event_name) ? event.text(event_name) : "", event});
     }
     for (const auto &[track, count] : open) CHECK(count == 0);
-    return all;
+    return events;
 }
 
 std::string bytes_of(const std::filesystem::path &path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
+    std::ifstream input(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(input), {}};
 }
 
 std::string unzipped(const std::filesystem::path &path) {
     gzFile file = gzopen(path.c_str(), "rb");
     REQUIRE(file != nullptr);
-    std::string all;
+    std::string content;
     char part[4096];
     for (int count; (count = gzread(file, part, sizeof(part))) > 0;)
-        all.append(part, static_cast<size_t>(count));
+        content.append(part, static_cast<size_t>(count));
     CHECK(gzclose(file) == Z_OK);
-    return all;
+    return content;
 }
 
 }  // namespace
@@ -358,27 +358,27 @@ TEST_CASE("Perfetto's format says what was shown") {
     shown->value(rate, 260, std::nan(""));
     CHECK(shown->events() == 4);
     REQUIRE(shown->close().ok());
-    const std::vector<shown_event> all = checked(bytes_of(file.path));
-    REQUIRE(all.size() == 6);
-    CHECK(all[0].track == "gpu 0/copy");
-    CHECK(all[0].ns == 7);
-    CHECK(all[1].ns == 100);
-    CHECK(all[0].name.starts_with("expert "));
-    CHECK(all[0].fields.number(event_flow) == 5);
-    CHECK(decode(all[0].fields.text(event_annotations)).number(annotation_uint) ==
+    const std::vector<shown_event> events = checked(bytes_of(file.path));
+    REQUIRE(events.size() == 6);
+    CHECK(events[0].track == "gpu 0/copy");
+    CHECK(events[0].ns == 7);
+    CHECK(events[1].ns == 100);
+    CHECK(events[0].name.starts_with("expert "));
+    CHECK(events[0].fields.number(event_flow) == 5);
+    CHECK(decode(events[0].fields.text(event_annotations)).number(annotation_uint) ==
           18446744073709551615u);
-    CHECK(all[2].fields.number(event_flow_end) == 5);
-    CHECK(all[3].ns == 1'235'572);
-    const auto &values = all[2].fields.texts.at(event_annotations);
+    CHECK(events[2].fields.number(event_flow_end) == 5);
+    CHECK(events[3].ns == 1'235'572);
+    const auto &values = events[2].fields.texts.at(event_annotations);
     REQUIRE(values.size() == 4);
     CHECK(decode(values[0]).text(annotation_name) == "layer");
     CHECK(static_cast<int64_t>(decode(values[1]).number(annotation_int)) == -2);
     CHECK(decode(values[2]).real(annotation_real) == 0.5);
     CHECK(decode(values[3]).text(annotation_text) == "x");
-    CHECK(all[4].type == 3);
-    CHECK(all[5].type == 4);
-    CHECK(all[5].track == "host/GB/s");
-    CHECK(all[5].fields.real(event_value) == 12.5);
+    CHECK(events[4].type == 3);
+    CHECK(events[5].type == 4);
+    CHECK(events[5].track == "host/GB/s");
+    CHECK(events[5].fields.real(event_value) == 12.5);
 }
 
 TEST_CASE("compressed files hold the same bytes") {
@@ -396,40 +396,40 @@ TEST_CASE("compressed files hold the same bytes") {
 }
 
 // The run's report, its tokens of the window being shown in the file.
-static run_report shown_in(const scratch_file &file, moorage::test::toy_run &on,
+static run_report shown_in(const scratch_file &file, moorage::test::toy_run &fixture,
                            timeline_sink::window tokens = timeline_sink::everything) {
-    const auto to = opened(file);
-    timeline_sink rows(*to, 4, "GPU", "host", tokens);
-    auto done = run(on.config, on.shared, {.rows = &rows});
+    const auto trace_file = opened(file);
+    timeline_sink rows(*trace_file, 4, "GPU", "host", tokens);
+    auto done = run(fixture.config, fixture.shared, {.rows = &rows});
     REQUIRE(done.ok());
-    REQUIRE(to->close().ok());
+    REQUIRE(trace_file->close().ok());
     return std::move(*done);
 }
 
 TEST_CASE("a run shows tokens, requests, causes, evictions, counters and arrows") {
-    moorage::test::toy_run on;
+    moorage::test::toy_run fixture;
     std::vector<std::vector<std::vector<uint16_t>>> chosen;
     for (uint16_t token = 0; token < 12; ++token)  // of three slots none is ever hit
         chosen.push_back({{static_cast<uint16_t>(token % 4)}});
-    on.write(toy::routing(chosen, 4, {0, 6, 12}, false));
-    on.config.experts = 3;
-    on.config.cache.plugin = "lru";
+    fixture.write(toy::routing(chosen, 4, {0, 6, 12}, false));
+    fixture.config.experts = 3;
+    fixture.config.cache.plugin = "lru";
     const scratch_file file("run.pftrace");
-    const run_report done = shown_in(file, on);
+    const run_report done = shown_in(file, fixture);
     std::map<std::string, size_t> begun;
-    std::set<uint64_t> from, to;
+    std::set<uint64_t> flow_starts, flow_ends;
     uint64_t computed_ns = 0, caused_ns = 0, open_ns = 0;
-    for (const shown_event &one : checked(bytes_of(file.path))) {
-        if (one.type != 2) ++begun[one.track];
-        if (one.track == "GPU/GPU compute")
-            one.type == 1 ? void(open_ns = one.ns) : void(computed_ns += one.ns - open_ns);
-        if (one.track == "GPU/causes, token by token")
-            one.type == 1 ? void(open_ns = one.ns) : void(caused_ns += one.ns - open_ns);
-        if (one.track == "GPU/copy host to GPU" && one.type == 1) {
-            CHECK(one.name.starts_with("demand "));
-            from.insert(one.fields.number(event_flow));
+    for (const shown_event &event : checked(bytes_of(file.path))) {
+        if (event.type != 2) ++begun[event.track];
+        if (event.track == "GPU/GPU compute")
+            event.type == 1 ? void(open_ns = event.ns) : void(computed_ns += event.ns - open_ns);
+        if (event.track == "GPU/causes, token by token")
+            event.type == 1 ? void(open_ns = event.ns) : void(caused_ns += event.ns - open_ns);
+        if (event.track == "GPU/copy host to GPU" && event.type == 1) {
+            CHECK(event.name.starts_with("demand "));
+            flow_starts.insert(event.fields.number(event_flow));
         }
-        if (one.fields.has(event_flow_end)) to.insert(one.fields.number(event_flow_end));
+        if (event.fields.has(event_flow_end)) flow_ends.insert(event.fields.number(event_flow_end));
     }
     CHECK(begun["GPU/tokens"] == 12);
     CHECK(begun["GPU/requests"] == 2);
@@ -438,45 +438,45 @@ TEST_CASE("a run shows tokens, requests, causes, evictions, counters and arrows"
     CHECK(begun["GPU/resident experts"] == 12);
     CHECK(begun["GPU/hit rate, %"] == 12);
     CHECK(begun["GPU/loaded, GB/s"] == 12);
-    CHECK(from.size() == 12);
-    CHECK(from == to);  // each load is used
+    CHECK(flow_starts.size() == 12);
+    CHECK(flow_starts == flow_ends);  // each load is used
     CHECK(static_cast<double>(caused_ns) / 1e6 == doctest::Approx(done.total_ms));
     CHECK(static_cast<double>(computed_ns) / 1e6 == doctest::Approx(done.time.compute));
 
     // In pieces, each with its own bytes. Together they are the bytes on the link.
-    on.config.transport.plugin = "chunked";
-    on.config.transport.params = {{"chunk_bytes", int64_t{30'000}, "test"},
-                                  {"demand_whole", false, "test"}};
+    fixture.config.transport.plugin = "chunked";
+    fixture.config.transport.params = {{"chunk_bytes", int64_t{30'000}, "test"},
+                                       {"demand_whole", false, "test"}};
     const scratch_file pieces("pieces.json");
-    const run_report chunked = shown_in(pieces, on);
+    const run_report chunked = shown_in(pieces, fixture);
     uint64_t sum_bytes = 0, count = 0;
-    const json all = json::parse(bytes_of(pieces.path));
-    for (const json &one : all["traceEvents"])
-        if (one.contains("args") && one["args"].contains("bytes"))
-            sum_bytes += one["args"]["bytes"].get<uint64_t>(), ++count;
+    const json document = json::parse(bytes_of(pieces.path));
+    for (const json &event : document["traceEvents"])
+        if (event.contains("args") && event["args"].contains("bytes"))
+            sum_bytes += event["args"]["bytes"].get<uint64_t>(), ++count;
     CHECK(count == 12 * 4);
     CHECK(sum_bytes == chunked.bytes.h2d);
 
     // Only the tokens of a window.
     const scratch_file part("part.pftrace");
-    shown_in(part, on, {3, 5});
+    shown_in(part, fixture, {3, 5});
     std::vector<std::string> tokens;
-    for (const shown_event &one : checked(bytes_of(part.path)))
-        if (one.track == "GPU/tokens" && one.type == 1) tokens.push_back(one.name);
+    for (const shown_event &event : checked(bytes_of(part.path)))
+        if (event.track == "GPU/tokens" && event.type == 1) tokens.push_back(event.name);
     CHECK(tokens == std::vector<std::string>{"token 3", "token 4"});
 }
 
 TEST_CASE("a run shows what it prefetches into slots as prefetches") {
-    moorage::test::toy_run on({"plugins", "tests/policies/wider.so"});
-    on.config.experts = 4;
-    on.config.buffer_experts = 1;
-    on.config.cache.plugin = "lru";
-    on.config.prefetch.plugin = "placer";
-    on.config.prefetch.params = {{"page", int64_t{7}, "test"},
-                                 {"place", int64_t{MOORAGE_PLACE_SLOT}, "test"}};
-    on.write(toy::routing({{{0}, {1}}, {{0}, {3}}}, 4, {0, 2}, false));
+    moorage::test::toy_run fixture({"plugins", "tests/policies/wider.so"});
+    fixture.config.experts = 4;
+    fixture.config.buffer_experts = 1;
+    fixture.config.cache.plugin = "lru";
+    fixture.config.prefetch.plugin = "placer";
+    fixture.config.prefetch.params = {{"page", int64_t{7}, "test"},
+                                      {"place", int64_t{MOORAGE_PLACE_SLOT}, "test"}};
+    fixture.write(toy::routing({{{0}, {1}}, {{0}, {3}}}, 4, {0, 2}, false));
     const scratch_file file("slots.json");
-    shown_in(file, on);
+    shown_in(file, fixture);
     std::vector<std::string> copies;
     for (const json &event : events_of(file.parsed(), "X"))
         if (event["args"].contains("cause")) copies.push_back(event["name"]);

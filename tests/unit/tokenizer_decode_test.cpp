@@ -23,27 +23,27 @@ std::string lossy(const std::string &bytes) { return to_valid_utf8(bytes); }
 strings slow_byte_level(const strings &tokens) {
     std::string bytes;
     for (const std::string &token : tokens) {
-        std::string own;
-        bool all = true;
-        for (size_t at = 0; at < token.size();) {
-            const int byte = byte_of_character(next_character(token, at));
-            all = all && byte >= 0;
-            own += static_cast<char>(byte);
+        std::string token_bytes;
+        bool is_bytes = true;
+        for (size_t position = 0; position < token.size();) {
+            const int byte = byte_of_character(next_character(token, position));
+            is_bytes = is_bytes && byte >= 0;
+            token_bytes += static_cast<char>(byte);
         }
-        bytes += all ? own : token;
+        bytes += is_bytes ? token_bytes : token;
     }
     return {lossy(bytes)};
 }
 
 strings slow_byte_fallback(const strings &tokens) {
-    strings out;
+    strings result;
     std::string run;
     const auto end_run = [&] {
         if (run.empty()) return;
-        if (valid_utf8(run))
-            out.push_back(run);
+        if (is_valid_utf8(run))
+            result.push_back(run);
         else
-            out.insert(out.end(), run.size(), std::string(replacement_character));
+            result.insert(result.end(), run.size(), std::string(replacement_character));
         run.clear();
     };
     for (const std::string &token : tokens) {
@@ -53,16 +53,16 @@ strings slow_byte_fallback(const strings &tokens) {
             continue;
         }
         end_run();
-        out.push_back(token);
+        result.push_back(token);
     }
     end_run();
-    return out;
+    return result;
 }
 
 std::u32string characters(const std::string &text) {
-    std::u32string out;
-    for (size_t at = 0; at < text.size();) out += next_character(text, at);
-    return out;
+    std::u32string result;
+    for (size_t position = 0; position < text.size();) result += next_character(text, position);
+    return result;
 }
 
 std::string slow_strip(const decoder_step &step, const std::string &token) {
@@ -71,51 +71,51 @@ std::string slow_strip(const decoder_step &step, const std::string &token) {
         text.erase(0, 1);
     for (uint32_t i = 0; i < step.stop && !text.empty() && text.back() == step.character; ++i)
         text.pop_back();
-    std::string out;
-    for (const char32_t c : text) append_character(out, c);
-    return out;
+    std::string result;
+    for (const char32_t c : text) append_character(result, c);
+    return result;
 }
 
 std::string slow_metaspace(const decoder_step &step, const std::string &token, bool first) {
-    std::string out;
+    std::string result;
     for (const char32_t c : characters(token))
         if (c != step.character)
-            append_character(out, c);
+            append_character(result, c);
         else if (!first || !step.prepended)
-            out += ' ';
-    return out;
+            result += ' ';
+    return result;
 }
 
 strings slow_decode(const decoder_step &step, strings tokens) {
     using kind = decoder_step::kind;
-    if (step.what == kind::byte_level) return slow_byte_level(tokens);
-    if (step.what == kind::byte_fallback) return slow_byte_fallback(tokens);
-    if (step.what == kind::fuse) {
-        std::string all;
-        for (const std::string &token : tokens) all += token;
-        return {all};
+    if (step.operation == kind::byte_level) return slow_byte_level(tokens);
+    if (step.operation == kind::byte_fallback) return slow_byte_fallback(tokens);
+    if (step.operation == kind::fuse) {
+        std::string joined;
+        for (const std::string &token : tokens) joined += token;
+        return {joined};
     }
     for (size_t i = 0; i < tokens.size(); ++i)
-        if (step.what == kind::metaspace)
+        if (step.operation == kind::metaspace)
             tokens[i] = slow_metaspace(step, tokens[i], i == 0);
-        else if (step.what == kind::strip)
+        else if (step.operation == kind::strip)
             tokens[i] = slow_strip(step, tokens[i]);
         else
-            tokens[i] = replace_all(tokens[i], *step.where, step.content).value();
+            tokens[i] = replace_all(tokens[i], *step.match_pattern, step.content).value();
     return tokens;
 }
 
 decoder_step random_step(std::mt19937 &random) {
     using kind = decoder_step::kind;
     decoder_step step;
-    step.what = static_cast<kind>(random() % 6);
+    step.operation = static_cast<kind>(random() % 6);
     step.character = random() % 2 ? U' ' : U'\u2581';
     step.prepended = random() % 2;
     step.start = random() % 3;
     step.stop = random() % 3;
-    auto where =
+    auto matcher =
         random() % 3 == 0 ? pattern::regex("a+") : pattern::literal(random() % 2 ? "\u2581" : "ab");
-    step.where = std::make_shared<const pattern>(std::move(where).value());
+    step.match_pattern = std::make_shared<const pattern>(std::move(matcher).value());
     step.content = random() % 2 ? " " : "";
     return step;
 }
@@ -141,7 +141,7 @@ TEST_CASE(
         bool whole = true;
         for (const std::string &token : tokens) {
             const std::string piece = chain.push(token);
-            whole = whole && valid_utf8(piece);
+            whole = whole && is_valid_utf8(piece);
             text += piece;
         }
         text += chain.finish();
@@ -157,7 +157,7 @@ TEST_CASE(
 
 TEST_CASE("decoders: text is handed out as soon as it is certain") {
     const std::vector<decoder_step> bytes(
-        1, {.what = decoder_step::kind::byte_level, .where = {}, .content = {}});
+        1, {.operation = decoder_step::kind::byte_level, .match_pattern = {}, .content = {}});
     decode_chain chain(bytes);
     CHECK(chain.push("aâ") == "a");
     CHECK(chain.push("Ĥ") == "");

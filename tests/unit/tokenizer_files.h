@@ -79,8 +79,8 @@ inline json metaspace_file() {
     for (const std::string &token :
          {space, std::string("a"), std::string("b"), space + "a", std::string("ab"), space + "ab"})
         vocab[token] = id++;
-    const auto replace = [](const std::string &from, const std::string &to) -> json {
-        return {{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
+    const auto replace = [](const std::string &old_text, const std::string &new_text) -> json {
+        return {{"type", "Replace"}, {"pattern", {{"String", old_text}}}, {"content", new_text}};
     };
     return {{"added_tokens", {added("<unk>", 0), added("<s>", 1), added("</s>", 2)}},
             {"normalizer",

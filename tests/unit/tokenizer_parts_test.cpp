@@ -16,9 +16,9 @@ using strings = std::vector<std::string>;
 namespace {
 
 pattern regex(const std::string &text) {
-    auto made = pattern::regex(text);
-    REQUIRE_MESSAGE(made, made.failure().text);
-    return std::move(made).value();
+    auto parsed = pattern::regex(text);
+    REQUIRE_MESSAGE(parsed, parsed.failure().text);
+    return std::move(parsed).value();
 }
 
 strings matches(const std::string &expression, const std::string &text) {
@@ -26,34 +26,35 @@ strings matches(const std::string &expression, const std::string &text) {
     const pattern compiled = regex(expression);
     const status done = compiled.find_all(text, found);
     REQUIRE_MESSAGE(done, done.failure().text);
-    strings out;
-    for (const text_range &one : found) out.push_back(text.substr(one.begin, one.end - one.begin));
-    return out;
+    strings result;
+    for (const text_range &range : found)
+        result.push_back(text.substr(range.begin, range.end - range.begin));
+    return result;
 }
 
 std::string refusal(const std::string &expression) {
-    const auto made = pattern::regex(expression);
-    return made ? "" : made.failure().text;
+    const auto parsed = pattern::regex(expression);
+    return parsed ? "" : parsed.failure().text;
 }
 
 strings words_of(const word_step &step, const std::string &text) {
     text_words words{text, {{0, text.size(), true}}};
-    REQUIRE(apply(step, words, SIZE_MAX));
-    strings out;
+    REQUIRE(apply_step(step, words, SIZE_MAX));
+    strings result;
     for (const auto &word : words.words)
-        out.push_back(words.text.substr(word.begin, word.end - word.begin));
-    return out;
+        result.push_back(words.text.substr(word.begin, word.end - word.begin));
+    return result;
 }
 
-word_step split_step(pattern where, match_rule rule, bool invert = false) {
+word_step split_step(pattern matcher, match_rule rule, bool invert = false) {
     word_step step;
-    step.split = splitter{std::move(where), rule, invert};
+    step.split = splitter{std::move(matcher), rule, invert};
     return step;
 }
 
 word_step metaspace_step(prepend_rule prepend, bool split) {
     word_step step;
-    step.what = word_step::kind::metaspace;
+    step.operation = word_step::kind::metaspace;
     step.replacement = "\u2581";
     step.prepend = prepend;
     if (split)
@@ -163,7 +164,7 @@ TEST_CASE("split: every rule, and inverted") {
           strings{"a", "1", "2"});
     // A word is a text of its own: a look-ahead ends with it.
     text_words words{"a b", {{0, 2, true}, {2, 3, false}}};
-    REQUIRE(apply(split_step(regex(R"( (?!\S))"), match_rule::isolated), words, SIZE_MAX));
+    REQUIRE(apply_step(split_step(regex(R"( (?!\S))"), match_rule::isolated), words, SIZE_MAX));
     CHECK(words.words.size() == 3);
 }
 
@@ -181,7 +182,7 @@ TEST_CASE("metaspace: where the replacement is put in front") {
                                                                   "b"});
     for (const bool first : {true, false}) {
         text_words words{"ab", {{0, 1, first}, {1, 2, false}}};
-        REQUIRE(apply(metaspace_step(prepend_rule::first, true), words, SIZE_MAX));
+        REQUIRE(apply_step(metaspace_step(prepend_rule::first, true), words, SIZE_MAX));
         CHECK(words.text == (first ? "\u2581"
                                      "ab"
                                    : "ab"));
@@ -190,7 +191,7 @@ TEST_CASE("metaspace: where the replacement is put in front") {
 
 TEST_CASE("byte level: spaces in front and the alphabet") {
     word_step step;
-    step.what = word_step::kind::byte_level;
+    step.operation = word_step::kind::byte_level;
     step.prefix_space = true;
     CHECK(words_of(step, "é") == strings{"ĠÃ©"});
     CHECK(words_of(step, " a") == strings{"Ġa"});
@@ -205,18 +206,20 @@ TEST_CASE("normalisers") {
         return normalize(steps, text).value();
     };
     using kind = normalizer_step::kind;
-    CHECK(run({.what = kind::prepend, .content = "_", .where = {}}, "a") == "_a");
-    CHECK(run({.what = kind::prepend, .content = "_", .where = {}}, "") == "");
-    CHECK(run({.what = kind::strip, .content = {}, .where = {}, .left = true}, " a ") == "a ");
-    CHECK(run({.what = kind::strip, .content = {}, .where = {}, .right = true}, " a\u3000") ==
-          " a");
-    CHECK(run({.what = kind::replace, .content = "ab", .where = regex(R"(\s+)")}, " x  y") ==
-          "abxaby");
-    CHECK(run({.what = kind::byte_level, .content = {}, .where = {}}, "\u20ac") == "âĤ¬");
+    CHECK(run({.operation = kind::prepend, .content = "_", .match_pattern = {}}, "a") == "_a");
+    CHECK(run({.operation = kind::prepend, .content = "_", .match_pattern = {}}, "") == "");
+    CHECK(run({.operation = kind::strip, .content = {}, .match_pattern = {}, .left = true},
+              " a ") == "a ");
+    CHECK(run({.operation = kind::strip, .content = {}, .match_pattern = {}, .right = true},
+              " a\u3000") == " a");
+    CHECK(run({.operation = kind::replace, .content = "ab", .match_pattern = regex(R"(\s+)")},
+              " x  y") == "abxaby");
+    CHECK(run({.operation = kind::byte_level, .content = {}, .match_pattern = {}}, "\u20ac") ==
+          "âĤ¬");
 }
 
 TEST_CASE("added tokens: leftmost, longest, and their rules") {
-    added_finder finder;
+    added_token_finder finder;
     const auto add = [&](const char *text, added_token token) { finder.add(text, token); };
     add("<a>", {.content = "<a>", .id = 1, .special = true});
     add("<a><b>", {.content = "<a><b>", .id = 2});
@@ -225,11 +228,11 @@ TEST_CASE("added tokens: leftmost, longest, and their rules") {
     add("R", {.content = "R", .id = 5, .strip_right = true});
     add("\n", {.content = "\n", .id = 6});
     const auto find = [&](const std::string &text, bool special = true) {
-        std::string out;
+        std::string result;
         for (const auto &[begin, end, id] : finder.find(text, special))
-            out +=
+            result +=
                 (id >= 0 ? std::to_string(id) : "") + "(" + text.substr(begin, end - begin) + ")";
-        return out;
+        return result;
     };
     CHECK(find("") == "");
     CHECK(find("x<a>y") == "(x)1(<a>)(y)");

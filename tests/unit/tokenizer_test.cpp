@@ -24,26 +24,26 @@ using ids = std::vector<int32_t>;
 namespace {
 
 std::unique_ptr<tokenizer> read(const json &file) {
-    auto made = tokenizer::parse(file.dump(), "hand.json");
-    REQUIRE_MESSAGE(made, made.failure().text);
-    return std::move(made).value();
+    auto parsed = tokenizer::parse(file.dump(), "hand.json");
+    REQUIRE_MESSAGE(parsed, parsed.failure().text);
+    return std::move(parsed).value();
 }
 
 std::string refusal(const json &file) {
-    const auto made = tokenizer::parse(file.dump(), "hand.json");
-    return made ? "" : made.failure().text;
+    const auto parsed = tokenizer::parse(file.dump(), "hand.json");
+    return parsed ? "" : parsed.failure().text;
 }
 
-ids encode(const tokenizer &with, const std::string &text, encode_options options = {}) {
-    const auto done = with.encode(text, options);
+ids encode(const tokenizer &words, const std::string &text, encode_options options = {}) {
+    const auto done = words.encode(text, options);
     REQUIRE_MESSAGE(done, done.failure().text);
     return *done;
 }
 
 std::string text_of(const std::filesystem::path &file) {
-    std::ifstream in(file, std::ios::binary);
+    std::ifstream input(file, std::ios::binary);
     std::stringstream text;
-    text << in.rdbuf();
+    text << input.rdbuf();
     return text.str();
 }
 
@@ -81,60 +81,60 @@ std::string random_text(std::mt19937 &random) {
 TEST_CASE("demo: the reference's ids for every text") {
     const std::filesystem::path file =
         std::filesystem::path(MOORAGE_SOURCE_DIR) / "tests/data/tokenizer_vectors.json";
-    const auto with = demo();
+    const auto words = demo();
     const json cases = parse_json(text_of(file));
     CHECK(cases.size() > 50);
-    for (const json &one : cases) {
-        const auto text = one["text"].get<std::string>();
-        CHECK(encode(*with, text) == one["ids"].get<ids>());
-        CHECK(with->decode(one["ids"].get<ids>(), {.skip_special = false}) ==
-              normalized(text, normal_form::nfc));
+    for (const json &test_case : cases) {
+        const auto text = test_case["text"].get<std::string>();
+        CHECK(encode(*words, text) == test_case["ids"].get<ids>());
+        CHECK(words->decode(test_case["ids"].get<ids>(), {.skip_special = false}) ==
+              to_normal_form(text, normal_form::nfc));
     }
 }
 
 TEST_CASE("demo: any text comes back in its normal form, whatever is asked of special tokens") {
-    const auto with = demo();
+    const auto words = demo();
     std::mt19937 random(3);
     for (int round = 0; round < 3000; ++round) {
         const std::string text = random_text(random) + (round % 10 == 0 ? "<|endoftext|>x" : "");
-        const std::string expected = normalized(text, normal_form::nfc);
+        const std::string expected = to_normal_form(text, normal_form::nfc);
         const bool parse = random() % 2;
-        const ids made = encode(*with, text, {.parse_special = parse});
-        if (with->decode(made, {.skip_special = false}) != expected) FAIL(text);
-        if (encode(*with, expected, {.parse_special = parse}) != made) FAIL(text);
+        const ids encoded = encode(*words, text, {.parse_special = parse});
+        if (words->decode(encoded, {.skip_special = false}) != expected) FAIL(text);
+        if (encode(*words, expected, {.parse_special = parse}) != encoded) FAIL(text);
     }
-    CHECK(encode(*with, "<|endoftext|>") == ids{0});
-    CHECK(encode(*with, "<|endoftext|>", {.parse_special = false}).size() > 1);
-    CHECK(with->special(0));
-    CHECK_FALSE(with->special(1));
-    CHECK(with->size() == 4096);
-    CHECK(with->id_of("<|endoftext|>") == 0);
-    CHECK(with->token_of(0) == "<|endoftext|>");
-    CHECK(with->id_of("no such token") == -1);
-    CHECK(with->decode(ids{0}, {}) == "");
-    CHECK(with->decode(ids{0, -1, 4096, 1 << 30}, {.skip_special = false}) == "<|endoftext|>");
+    CHECK(encode(*words, "<|endoftext|>") == ids{0});
+    CHECK(encode(*words, "<|endoftext|>", {.parse_special = false}).size() > 1);
+    CHECK(words->is_special(0));
+    CHECK_FALSE(words->is_special(1));
+    CHECK(words->size() == 4096);
+    CHECK(words->id_of("<|endoftext|>") == 0);
+    CHECK(words->token_of(0) == "<|endoftext|>");
+    CHECK(words->id_of("no such token") == -1);
+    CHECK(words->decode(ids{0}, {}) == "");
+    CHECK(words->decode(ids{0, -1, 4096, 1 << 30}, {.skip_special = false}) == "<|endoftext|>");
 }
 
 TEST_CASE("byte level without a normaliser: any text is itself") {
-    const auto with = read(byte_level_file({{"t", "h"}, {"Ã", "©"}, {"Ġ", "a"}}));
+    const auto words = read(byte_level_file({{"t", "h"}, {"Ã", "©"}, {"Ġ", "a"}}));
     const auto split = read(split_file(
         {R"((?i:'s|'ll)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+)"}, {}));
     std::mt19937 random(5);
     for (int round = 0; round < 3000; ++round) {
         const std::string text = random_text(random);
-        if (with->decode(encode(*with, text), {}) != text) FAIL(text);
+        if (words->decode(encode(*words, text), {}) != text) FAIL(text);
         if (split->decode(encode(*split, text), {}) != text) FAIL(text);
     }
 }
 
 TEST_CASE("what is no UTF-8 is encoded as U+FFFD") {
-    const auto with = read(byte_level_file({}));
-    CHECK(encode(*with, "a\xff\xe2\x82") == ids{'a', 0xef, 0xbf, 0xbd, 0xef, 0xbf, 0xbd});
+    const auto words = read(byte_level_file({}));
+    CHECK(encode(*words, "a\xff\xe2\x82") == ids{'a', 0xef, 0xbf, 0xbd, 0xef, 0xbf, 0xbd});
     std::mt19937 random(9);
     for (int round = 0; round < 2000; ++round) {
         std::string bytes;
         for (size_t left = random() % 12; left > 0; --left) bytes += static_cast<char>(random());
-        if (with->decode(encode(*with, bytes), {}) != to_valid_utf8(bytes)) FAIL(round);
+        if (words->decode(encode(*words, bytes), {}) != to_valid_utf8(bytes)) FAIL(round);
     }
 }
 
@@ -142,11 +142,11 @@ TEST_CASE("byte level: merges in words as GPT-2 cuts them") {
     // 256 Ġt, 257 he, 258 Ġthe, 259 ll, 260 llo
     const json file =
         byte_level_file({{"Ġ", "t"}, {"h", "e"}, {"Ġt", "he"}, {"l", "l"}, {"ll", "o"}});
-    const auto with = read(file);
-    CHECK(encode(*with, " the hello") == ids{258, ' ', 257, 260});
-    CHECK(encode(*with, "the") == ids{'t', 257});
-    CHECK(encode(*with, "") == ids{});
-    CHECK(with->decode(ids{258, ' ', 257, 260}, {}) == " the hello");
+    const auto words = read(file);
+    CHECK(encode(*words, " the hello") == ids{258, ' ', 257, 260});
+    CHECK(encode(*words, "the") == ids{'t', 257});
+    CHECK(encode(*words, "") == ids{});
+    CHECK(words->decode(ids{258, ' ', 257, 260}, {}) == " the hello");
     json prefixed = file;
     prefixed["pre_tokenizer"]["add_prefix_space"] = true;
     CHECK(encode(*read(prefixed), "the") == ids{258});
@@ -180,13 +180,13 @@ TEST_CASE("Llama 3's pattern, whole words before merges, begin and end") {
            {"single", {piece("<|begin|>"), {{"Sequence", {{"id", "A"}}}}, piece("<|end|>")}},
            {"special_tokens",
             {{"<|begin|>", special("<|begin|>", 301)}, {"<|end|>", special("<|end|>", 302)}}}}}}};
-    const auto with = read(file);
-    CHECK(encode(*with, " tea") == ids{301, 300, 302});
-    CHECK(encode(*with, " tea", {.add_special = false}) == ids{300});
-    CHECK(encode(*with, "") == ids{301, 302});
-    CHECK(with->decode(ids{301, 300, 302}, {}) == " tea");
-    CHECK(with->decode(ids{301, 300, 302}, {.skip_special = false}) == "<|begin|> tea<|end|>");
-    CHECK(with->size() == 303);
+    const auto words = read(file);
+    CHECK(encode(*words, " tea") == ids{301, 300, 302});
+    CHECK(encode(*words, " tea", {.add_special = false}) == ids{300});
+    CHECK(encode(*words, "") == ids{301, 302});
+    CHECK(words->decode(ids{301, 300, 302}, {}) == " tea");
+    CHECK(words->decode(ids{301, 300, 302}, {.skip_special = false}) == "<|begin|> tea<|end|>");
+    CHECK(words->size() == 303);
 }
 
 TEST_CASE("DeepSeek's sequence of splits and digits") {
@@ -198,30 +198,30 @@ TEST_CASE("DeepSeek's sequence of splits and digits") {
     json &steps = file["pre_tokenizer"]["pretokenizers"];
     const json digits = {{"type", "Digits"}, {"individual_digits", true}};
     steps.insert(steps.end() - 1, digits);
-    const auto with = read(file);
-    CHECK(encode(*with, "a12\n\n. . a") == ids{'a', '1', '2', '\n', '\n', '.', 259, 261});
+    const auto words = read(file);
+    CHECK(encode(*words, "a12\n\n. . a") == ids{'a', '1', '2', '\n', '\n', '.', 259, 261});
     json joined = file;
     joined["pre_tokenizer"]["pretokenizers"][4]["individual_digits"] = false;
     CHECK(encode(*read(joined), "a12") == ids{'a', 256});
 }
 
 TEST_CASE("Llama 2: metaspace by normalisers, byte fallback, one leading space") {
-    const auto with = read(metaspace_file());
-    CHECK(encode(*with, "ab ab") == ids{1, 264, 264});
-    CHECK(encode(*with, "ab", {.add_special = false}) == ids{264});
-    CHECK(encode(*with, " ab") == ids{1, 259, 264});
-    CHECK(encode(*with, "") == ids{1});
-    CHECK(encode(*with, "b\u00e9") == ids{1, 259, 261, 3 + 0xc3, 3 + 0xa9});
+    const auto words = read(metaspace_file());
+    CHECK(encode(*words, "ab ab") == ids{1, 264, 264});
+    CHECK(encode(*words, "ab", {.add_special = false}) == ids{264});
+    CHECK(encode(*words, " ab") == ids{1, 259, 264});
+    CHECK(encode(*words, "") == ids{1});
+    CHECK(encode(*words, "b\u00e9") == ids{1, 259, 261, 3 + 0xc3, 3 + 0xa9});
     // The normaliser puts its character in front of each piece between special tokens.
-    CHECK(encode(*with, "ab</s>a") == ids{1, 264, 2, 262});
-    CHECK(with->decode(ids{1, 264, 264}, {}) == "ab ab");
-    CHECK(with->decode(ids{1, 259, 264}, {}) == " ab");
-    CHECK(with->decode(ids{259, 261, 3 + 0xc3, 3 + 0xa9}, {}) == "b\u00e9");
-    CHECK(with->decode(ids{3 + 0xc3, 3 + 0xa9, 3 + 0xff, 260}, {}) ==
+    CHECK(encode(*words, "ab</s>a") == ids{1, 264, 2, 262});
+    CHECK(words->decode(ids{1, 264, 264}, {}) == "ab ab");
+    CHECK(words->decode(ids{1, 259, 264}, {}) == " ab");
+    CHECK(words->decode(ids{259, 261, 3 + 0xc3, 3 + 0xa9}, {}) == "b\u00e9");
+    CHECK(words->decode(ids{3 + 0xc3, 3 + 0xa9, 3 + 0xff, 260}, {}) ==
           "\ufffd\ufffd\ufffd"
           "a");
-    CHECK(with->decode(ids{1, 264}, {.skip_special = false}) == "<s> ab");
-    text_stream stream(*with, {});
+    CHECK(words->decode(ids{1, 264}, {.skip_special = false}) == "<s> ab");
+    text_stream stream(*words, {});
     CHECK(stream.push(1) == "");
     CHECK(stream.push(264) == "ab");  // without its leading space
     CHECK(stream.push(264) == " ab");
@@ -285,45 +285,45 @@ TEST_CASE("added tokens: spaces beside them, single words, behind the normaliser
     // The vocabulary's id counts where it has the token.
     file["added_tokens"] = json::array({added("a", 77)});
     CHECK(encode(*read(file), "a") == ids{'a'});
-    CHECK(read(file)->special('a'));
+    CHECK(read(file)->is_special('a'));
 }
 
 TEST_CASE("a stream of any ids gives what decoding them at once gives, in whole characters") {
     const auto bytes = demo(), meta = read(metaspace_file());
     std::mt19937 random(21);
-    for (const tokenizer *with : {bytes.get(), meta.get()})
+    for (const tokenizer *words : {bytes.get(), meta.get()})
         for (int round = 0; round < 500; ++round) {
-            ids made(random() % 40);
+            ids token_ids(random() % 40);
             // Half of them single bytes, which make half characters.
-            for (int32_t &id : made) id = random() % (random() % 2 ? 262 : with->size());
+            for (int32_t &id : token_ids) id = random() % (random() % 2 ? 262 : words->size());
             const decode_options options{.skip_special = random() % 2 == 0};
-            text_stream stream(*with, options);
+            text_stream stream(*words, options);
             std::string text;
-            for (const int32_t id : made) {
+            for (const int32_t id : token_ids) {
                 const std::string piece = stream.push(id);
-                if (!valid_utf8(piece)) FAIL(round);
+                if (!is_valid_utf8(piece)) FAIL(round);
                 text += piece;
             }
             const std::string last = stream.finish();
-            if (!valid_utf8(last)) FAIL(round);
-            if (text + last != with->decode(made, options)) FAIL(round);
+            if (!is_valid_utf8(last)) FAIL(round);
+            if (text + last != words->decode(token_ids, options)) FAIL(round);
         }
 }
 
 TEST_CASE("long texts: a word of 100 kB, and one of spaces") {
-    const auto with = demo();
-    for (const std::string &one : {std::string("a"), std::string(" "), std::string("ab"),
-                                   std::string("\u4f60"), std::string("\n")}) {
+    const auto words = demo();
+    for (const std::string &repeated : {std::string("a"), std::string(" "), std::string("ab"),
+                                        std::string("\u4f60"), std::string("\n")}) {
         std::string text;
-        while (text.size() < 100'000) text += one;
-        CHECK(with->decode(encode(*with, text), {}) == text);
+        while (text.size() < 100'000) text += repeated;
+        CHECK(words->decode(encode(*words, text), {}) == text);
     }
 }
 
 TEST_CASE("what is not known is refused by its name and place") {
     const json good = metaspace_file();
     REQUIRE(refusal(good) == "");
-    const auto with = [&](const char *place, const json &value) {
+    const auto refusal_with = [&](const char *place, const json &value) {
         json file = good;
         file[json::json_pointer(place)] = value;
         return refusal(file);
@@ -331,37 +331,40 @@ TEST_CASE("what is not known is refused by its name and place") {
     const auto has = [](const std::string &text, const char *part) {
         return text.find(part) != std::string::npos;
     };
-    CHECK(has(with("/normalizer/normalizers/0/type", "Nmt"),
+    CHECK(has(refusal_with("/normalizer/normalizers/0/type", "Nmt"),
               "hand.json: normalizer.normalizers[0]: type \"Nmt\" is not supported; supported: "
               "Sequence, NFC"));
-    CHECK(has(with("/pre_tokenizer", {{"type", "ByteLvel"}}), "did you mean ByteLevel"));
-    CHECK(has(with("/decoder/decoders/1/type", "WordPiece"),
+    CHECK(has(refusal_with("/pre_tokenizer", {{"type", "ByteLvel"}}), "did you mean ByteLevel"));
+    CHECK(has(refusal_with("/decoder/decoders/1/type", "WordPiece"),
               "decoder.decoders[1]: type \"WordPiece\""));
-    CHECK(has(with("/post_processor/type", "RobertaProcessing"), "post_processor: type \"Roberta"));
-    CHECK(has(with("/model/type", "Unigram"),
+    CHECK(has(refusal_with("/post_processor/type", "RobertaProcessing"),
+              "post_processor: type \"Roberta"));
+    CHECK(has(refusal_with("/model/type", "Unigram"),
               "model: type \"Unigram\" is not supported; supported: BPE"));
-    CHECK(has(with("/model/continuing_subword_prefix", "##"), "continuing_subword_prefix"));
-    CHECK(with("/model/continuing_subword_prefix", "") == "");
-    CHECK(has(with("/model/end_of_word_suffix", "</w>"), "end_of_word_suffix"));
-    CHECK(has(with("/model/dropout", .1), "dropout"));
-    CHECK(has(with("/model/unk_token", "<none>"), "<none>"));
-    CHECK(has(with("/model/merges/1", "a b c"), "merges[1]"));
-    CHECK(with("/model/merges/1", "b z") == "");  // words of merges need not be tokens
-    CHECK(has(with("/model/vocab/a", -1), "the id of \"a\""));
-    CHECK(has(with("/model/vocab/a", 1u << 30), "the id of \"a\""));
-    CHECK(has(with("/model/vocab/a", 261), "have the same id 261"));
-    CHECK(has(with("/added_tokens/1/id", "x"), "added_tokens[1]"));
-    CHECK(has(with("/added_tokens/1", added("new", 5)), "\"new\" has the id 5 of \"<0x02>\""));
-    CHECK(has(with("/post_processor/special_tokens/<s>/ids", {9999}), "below 265"));
-    CHECK(has(with("/normalizer/normalizers/1/pattern", {{"Regex", "("}}), "pattern \"(\""));
-    CHECK(has(with("/decoder/decoders/3/content", "xy"), "one character"));
+    CHECK(has(refusal_with("/model/continuing_subword_prefix", "##"), "continuing_subword_prefix"));
+    CHECK(refusal_with("/model/continuing_subword_prefix", "") == "");
+    CHECK(has(refusal_with("/model/end_of_word_suffix", "</w>"), "end_of_word_suffix"));
+    CHECK(has(refusal_with("/model/dropout", .1), "dropout"));
+    CHECK(has(refusal_with("/model/unk_token", "<none>"), "<none>"));
+    CHECK(has(refusal_with("/model/merges/1", "a b c"), "merges[1]"));
+    CHECK(refusal_with("/model/merges/1", "b z") == "");  // words of merges need not be tokens
+    CHECK(has(refusal_with("/model/vocab/a", -1), "the id of \"a\""));
+    CHECK(has(refusal_with("/model/vocab/a", 1u << 30), "the id of \"a\""));
+    CHECK(has(refusal_with("/model/vocab/a", 261), "have the same id 261"));
+    CHECK(has(refusal_with("/added_tokens/1/id", "x"), "added_tokens[1]"));
+    CHECK(has(refusal_with("/added_tokens/1", added("new", 5)),
+              "\"new\" has the id 5 of \"<0x02>\""));
+    CHECK(has(refusal_with("/post_processor/special_tokens/<s>/ids", {9999}), "below 265"));
+    CHECK(
+        has(refusal_with("/normalizer/normalizers/1/pattern", {{"Regex", "("}}), "pattern \"(\""));
+    CHECK(has(refusal_with("/decoder/decoders/3/content", "xy"), "one character"));
     json file = good;
     file.erase("model");
     CHECK(refusal(file) == "hand.json: model is missing");
     json nested = {{"type", "NFC"}};
     for (int i = 0; i < 40; ++i)
         nested = {{"type", "Sequence"}, {"normalizers", json::array({nested})}};
-    CHECK(has(with("/normalizer", nested), "sequences deeper than 16"));
+    CHECK(has(refusal_with("/normalizer", nested), "sequences deeper than 16"));
     const auto broken = tokenizer::parse("{\"model\": {", "hand.json");
     REQUIRE_FALSE(broken);
     CHECK(has(broken.failure().text, "hand.json: "));
@@ -372,11 +375,11 @@ namespace {
 
 // Reads a possibly damaged file, and uses it if it can be read.
 bool survives(const std::string &file) {
-    const auto made = tokenizer::parse(file, "damaged.json");
-    if (!made) return made.failure().text.find('\0') == std::string::npos;
-    const auto done = (*made)->encode("ab  \u00e9 <s>'s 12\n", {});
-    const ids all = done ? *done : ids{0, 1, 2, 300};
-    return valid_utf8((*made)->decode(all, {.skip_special = false}));
+    const auto parsed = tokenizer::parse(file, "damaged.json");
+    if (!parsed) return parsed.failure().text.find('\0') == std::string::npos;
+    const auto done = (*parsed)->encode("ab  \u00e9 <s>'s 12\n", {});
+    const ids encoded = done ? *done : ids{0, 1, 2, 300};
+    return is_valid_utf8((*parsed)->decode(encoded, {.skip_special = false}));
 }
 
 }  // namespace
@@ -402,10 +405,10 @@ TEST_CASE("damage: every value of a file replaced by others") {
         for (const std::string &place : places) {
             // One byte token stands for all.
             if (place.find("vocab/") != place.npos && place.size() % 7 != 0) continue;
-            for (const json &other : others) {
+            for (const json &replacement : others) {
                 json damaged = file;
-                damaged[json::json_pointer(place)] = other;
-                if (!survives(damaged.dump())) FAIL(place << " = " << other.dump());
+                damaged[json::json_pointer(place)] = replacement;
+                if (!survives(damaged.dump())) FAIL(place << " = " << replacement.dump());
                 ++damages;
             }
         }
@@ -418,19 +421,19 @@ TEST_CASE("damage: random bytes changed, lost, doubled") {
     const std::string small = metaspace_file().dump(), large = text_of(demo_file());
     for (int round = 0; round < 600; ++round) {
         std::string file = round % 6 == 0 ? large : small;
-        const size_t at = random() % file.size(), bytes = 1 + random() % 40;
+        const size_t position = random() % file.size(), bytes = 1 + random() % 40;
         switch (random() % 4) {
             case 0:
-                file[at] = static_cast<char>(random());
+                file[position] = static_cast<char>(random());
                 break;
             case 1:
-                file.resize(at);
+                file.resize(position);
                 break;
             case 2:
-                file.erase(at, bytes);
+                file.erase(position, bytes);
                 break;
             default:
-                file.insert(at, file.substr(random() % file.size(), bytes));
+                file.insert(position, file.substr(random() % file.size(), bytes));
         }
         CHECK_MESSAGE(survives(file), round);
     }
@@ -439,7 +442,7 @@ TEST_CASE("damage: random bytes changed, lost, doubled") {
 TEST_CASE("normalisers that multiply a text are held, on the way in and out") {
     const json longer = {
         {"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aaaaaaaaaa"}};
-    const auto with = [&](int stages) {
+    const auto file_of_stages = [&](int stages) {
         json list = json::array();
         for (int i = 0; i < stages; ++i) list.push_back(longer);
         json file = byte_level_file({});
@@ -447,10 +450,10 @@ TEST_CASE("normalisers that multiply a text are held, on the way in and out") {
         return file;
     };
     // 10^4 bytes of one letter are below the limit of 64 + 65,536; 10^8 are not.
-    const auto four = tokenizer::parse(with(4).dump(), "four");
+    const auto four = tokenizer::parse(file_of_stages(4).dump(), "four");
     REQUIRE(four.ok());
     CHECK((*four)->encode("a", {})->size() == 10'000);
-    const auto eight = tokenizer::parse(with(8).dump(), "eight");
+    const auto eight = tokenizer::parse(file_of_stages(8).dump(), "eight");
     REQUIRE(eight.ok());
     const auto refused = (*eight)->encode("a", {});
     REQUIRE_FALSE(refused.ok());
@@ -471,10 +474,10 @@ TEST_CASE("normalisers that multiply a text are held, on the way in and out") {
     CHECK(doubled.failure().text.find("doubling: the pre_tokenizers make ") == 0);
 
     // Decoding has no errors: a text that would be too long stays as it is.
-    json out = byte_level_file({});
-    out["decoder"] = {{"type", "Sequence"}, {"decoders", json::array()}};
-    for (int i = 0; i < 8; ++i) out["decoder"]["decoders"].push_back(longer);
-    const auto decoding = tokenizer::parse(out.dump(), "decoding");
+    json decoder_file = byte_level_file({});
+    decoder_file["decoder"] = {{"type", "Sequence"}, {"decoders", json::array()}};
+    for (int i = 0; i < 8; ++i) decoder_file["decoder"]["decoders"].push_back(longer);
+    const auto decoding = tokenizer::parse(decoder_file.dump(), "decoding");
     REQUIRE(decoding.ok());
     const std::vector<int32_t> many(1000, 'a');
     CHECK((*decoding)->decode(many, {}).size() <= 65 * 1000 + 65536);

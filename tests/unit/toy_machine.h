@@ -20,33 +20,33 @@ namespace toy {
 using namespace moorage::core;
 
 inline hardware_profile hardware() {
-    hardware_profile all;
-    all.id = "toy";
-    device_profile &device = all.device;
+    hardware_profile profile;
+    profile.id = "toy";
+    device_profile &device = profile.device;
     device.name = "toy GPU";
     device.memory_bytes = 1'000'000'000;
     device.memory_bytes_per_s = 1000e9;
     device.flops_per_s = 1e18;
     device.sync_ns = 100;
     device.layer_ns = 50;
-    all.link = {"toy link", 10e9, 10e9, 1000};
-    all.node = {"toy node", 1'000'000'000, 1e12, 50e9, 1e18, 500};
-    return all;
+    profile.link = {"toy link", 10e9, 10e9, 1000};
+    profile.node = {"toy node", 1'000'000'000, 1e12, 50e9, 1e18, 500};
+    return profile;
 }
 
 inline model_shape shape(uint32_t layers, uint32_t experts, uint32_t top_k) {
-    model_shape of;
-    of.name = "toy";
-    of.layers = of.moe_layers = layers;
-    of.experts = experts;
-    of.top_k = top_k;
-    of.hidden = 5;
-    of.vocabulary = 1000;
-    of.weight_bytes = 2;
-    of.expert_bytes = 100'000;
-    of.dense_bytes = 10'000 + 20'000 * uint64_t{layers};  // head, layers
-    of.non_expert_bytes = of.dense_bytes;
-    return of;
+    model_shape result;
+    result.name = "toy";
+    result.layers = result.moe_layers = layers;
+    result.experts = experts;
+    result.top_k = top_k;
+    result.hidden = 5;
+    result.vocabulary = 1000;
+    result.weight_bytes = 2;
+    result.expert_bytes = 100'000;
+    result.dense_bytes = 10'000 + 20'000 * uint64_t{layers};  // head, layers
+    result.non_expert_bytes = result.dense_bytes;
+    return result;
 }
 
 // A folder that is removed at the end of the test.
@@ -132,24 +132,24 @@ read_bytes_per_s = "[G] toy"
 issue_ns = "[G] toy"
 )";
 
-// Writes all of them into `in`, and a model shape of the given size, named "toy".
-inline void write_files(const folder &in, uint32_t layers, uint32_t experts, uint32_t top_k) {
-    in.write("device.toml", device_toml);
-    in.write("link.toml", link_toml);
-    in.write("node.toml", node_toml);
-    in.write("disk.toml", disk_toml);
+// Writes all of them into `target`, and a model shape of the given size, named "toy".
+inline void write_files(const folder &target, uint32_t layers, uint32_t experts, uint32_t top_k) {
+    target.write("device.toml", device_toml);
+    target.write("link.toml", link_toml);
+    target.write("node.toml", node_toml);
+    target.write("disk.toml", disk_toml);
     const auto number = [](uint64_t value) { return std::to_string(value); };
     // A KV cache of up to 10 tokens, 1 byte each, rounds up to the same 20 ns a layer.
     const uint64_t dense = 10'000 + 19'990 * uint64_t{layers};
-    in.write("shape.toml",
-             "kind = \"model\"\nname = \"toy\"\naliases = []\nlayers = " + number(layers) +
-                 "\nmoe_layers = " + number(layers) + "\nexperts = " + number(experts) +
-                 "\ntop_k = " + number(top_k) +
-                 "\nhidden = 5\nmoe_intermediate = 5000\nmatrices = 2\nweight_bytes = 2\n" +
-                 "expert_bytes = 100_000\nnon_expert_bytes = " + number(dense) +
-                 "\ndense_bytes = " + number(dense) +
-                 "\nkv_token_layer_bytes = 1\nvocabulary = 1000\n" +
-                 "[sources]\ngeometry = \"[G] toy\"\nsizes = \"[G] toy\"\n");
+    target.write("shape.toml",
+                 "kind = \"model\"\nname = \"toy\"\naliases = []\nlayers = " + number(layers) +
+                     "\nmoe_layers = " + number(layers) + "\nexperts = " + number(experts) +
+                     "\ntop_k = " + number(top_k) +
+                     "\nhidden = 5\nmoe_intermediate = 5000\nmatrices = 2\nweight_bytes = 2\n" +
+                     "expert_bytes = 100_000\nnon_expert_bytes = " + number(dense) +
+                     "\ndense_bytes = " + number(dense) +
+                     "\nkv_token_layer_bytes = 1\nvocabulary = 1000\n" +
+                     "[sources]\ngeometry = \"[G] toy\"\nsizes = \"[G] toy\"\n");
 }
 
 // A trace with the given choices, [token][layer][rank]. With `predict`, every layer's choice is

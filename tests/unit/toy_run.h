@@ -43,12 +43,12 @@ struct toy_run {
         REQUIRE(core::write_trace(data, config.trace).ok());
     }
     // Puts another value in a file of the machine.
-    void change(const std::string &file, const std::string &from, const std::string &to) {
-        std::ifstream in(folder / file);
-        std::string text((std::istreambuf_iterator<char>(in)), {});
-        const size_t at = text.find(from);
-        REQUIRE(at != std::string::npos);
-        folder.write(file, text.replace(at, from.size(), to));
+    void change(const std::string &file, const std::string &old_text, const std::string &new_text) {
+        std::ifstream input(folder / file);
+        std::string text((std::istreambuf_iterator<char>(input)), {});
+        const size_t position = text.find(old_text);
+        REQUIRE(position != std::string::npos);
+        folder.write(file, text.replace(position, old_text.size(), new_text));
     }
     core::run_report run_it(const core::run_options &options = {}) {
         auto done = core::run(config, shared, options);

@@ -28,12 +28,12 @@ struct raw_file {
     std::vector<raw_tensor> tensors;
 
     raw_tensor &operator[](const std::string &name) {
-        for (raw_tensor &one : tensors)
-            if (one.name == name) return one;
+        for (raw_tensor &tensor : tensors)
+            if (tensor.name == name) return tensor;
         return tensors.emplace_back(raw_tensor{name, "U8", "[0]", {}});
     }
     void remove(const std::string &name) {
-        std::erase_if(tensors, [&name](const raw_tensor &one) { return one.name == name; });
+        std::erase_if(tensors, [&name](const raw_tensor &tensor) { return tensor.name == name; });
     }
 
     std::string header() const {
@@ -41,12 +41,13 @@ struct raw_file {
         for (const auto &[key, value] : metadata)
             text += (text.back() == '{' ? "\"" : ",\"") + key + "\":\"" + value + "\"";
         text += "}";
-        size_t at = 0;
-        for (const raw_tensor &one : tensors) {
-            text += ",\"" + one.name + "\":{\"dtype\":\"" + one.dtype +
-                    "\",\"shape\":" + one.shape + ",\"data_offsets\":[" + std::to_string(at) + "," +
-                    std::to_string(at + one.bytes.size()) + "]}";
-            at += one.bytes.size();
+        size_t offset = 0;
+        for (const raw_tensor &tensor : tensors) {
+            text += ",\"" + tensor.name + "\":{\"dtype\":\"" + tensor.dtype +
+                    "\",\"shape\":" + tensor.shape + ",\"data_offsets\":[" +
+                    std::to_string(offset) + "," + std::to_string(offset + tensor.bytes.size()) +
+                    "]}";
+            offset += tensor.bytes.size();
         }
         return text + "}";
     }
@@ -56,12 +57,12 @@ struct raw_file {
     }
     std::vector<std::byte> build(const std::string &header, uint64_t length) const {
         std::vector<std::byte> file = raw(std::vector<uint64_t>{length});
-        const auto append = [&file](const void *from, size_t count) {
-            const auto *bytes = static_cast<const std::byte *>(from);
+        const auto append = [&file](const void *source, size_t count) {
+            const auto *bytes = static_cast<const std::byte *>(source);
             file.insert(file.end(), bytes, bytes + count);
         };
         append(header.data(), header.size());
-        for (const raw_tensor &one : tensors) append(one.bytes.data(), one.bytes.size());
+        for (const raw_tensor &tensor : tensors) append(tensor.bytes.data(), tensor.bytes.size());
         return file;
     }
 };

@@ -42,10 +42,10 @@ struct fake_source final : source {
     bool next(pass &) override { return false; }
     void route(const pass &, uint32_t, uint32_t *) override {}
     void weights(const pass &, uint32_t, float *) override {}
-    void gate_scores(const pass &of, uint32_t layer, float *out) override {
-        for (const pass_token &token : of.tokens)
+    void gate_scores(const pass &pass, uint32_t layer, float *scores) override {
+        for (const pass_token &token : pass.tokens)
             for (uint32_t expert = 0; expert < trace_record_test::experts; ++expert)
-                *out++ = score_of(token.row, layer, expert);
+                *scores++ = score_of(token.row, layer, expert);
     }
     void weigh(const pass &, uint32_t, const uint32_t *, float *) override {}
     // For `layer`, made at `row`: experts from row + layer + 1 on.
@@ -68,7 +68,7 @@ pass_token token_of(uint64_t row, uint64_t request, uint32_t position) {
     return token;
 }
 
-void take(trace_recorder &recorder, fake_source &from, std::vector<pass_token> tokens) {
+void record_pass(trace_recorder &recorder, fake_source &source, std::vector<pass_token> tokens) {
     pass now;
     now.tokens = std::move(tokens);
     for (uint32_t layer = 0; layer < layers; ++layer) {
@@ -83,20 +83,20 @@ void take(trace_recorder &recorder, fake_source &from, std::vector<pass_token> t
         view.layer = layer;
         view.host_chosen = chosen.data();
         view.host_weights = weights.data();
-        recorder.step(view, now, from);
+        recorder.step(view, now, source);
     }
 }
 
 }  // namespace
 
 TEST_CASE("cells by hand: requests in order, whatever passes their tokens came in") {
-    fake_source from;
+    fake_source source;
     trace_recorder recorder(layers, experts, top_k, /*predictions=*/2);
     // Request 1 has rows 2, 4, 6 and request 0 rows 0, 1 (one prefill pass), 3, 5.
-    take(recorder, from, {token_of(0, 0, 0), token_of(1, 0, 1)});
-    take(recorder, from, {token_of(2, 1, 0), token_of(3, 0, 2)});
-    take(recorder, from, {token_of(4, 1, 1)});
-    take(recorder, from, {token_of(6, 1, 2), token_of(5, 0, 3)});
+    record_pass(recorder, source, {token_of(0, 0, 0), token_of(1, 0, 1)});
+    record_pass(recorder, source, {token_of(2, 1, 0), token_of(3, 0, 2)});
+    record_pass(recorder, source, {token_of(4, 1, 1)});
+    record_pass(recorder, source, {token_of(6, 1, 2), token_of(5, 0, 3)});
     CHECK(recorder.tokens() == 7);
     const trace_data data = recorder.finish();
     CHECK(data.tokens == 7);
@@ -144,17 +144,17 @@ TEST_CASE("cells by hand: requests in order, whatever passes their tokens came i
 }
 
 TEST_CASE("what is computed again is in the trace once, as it was first") {
-    fake_source from;
+    fake_source source;
     trace_recorder recorder(layers, experts, top_k, /*predictions=*/2);
     const auto again = [](pass_token token) {
-        token.again = true;
+        token.recomputed = true;
         return token;
     };
     // Rows 2 and 3 are those of rows 0 and 1 in a longer text, the second beside another request.
-    take(recorder, from, {token_of(0, 0, 0), token_of(1, 0, 1)});
-    take(recorder, from, {again(token_of(2, 0, 0))});
-    take(recorder, from, {again(token_of(3, 0, 1)), token_of(4, 1, 0)});
-    take(recorder, from, {token_of(5, 0, 2)});
+    record_pass(recorder, source, {token_of(0, 0, 0), token_of(1, 0, 1)});
+    record_pass(recorder, source, {again(token_of(2, 0, 0))});
+    record_pass(recorder, source, {again(token_of(3, 0, 1)), token_of(4, 1, 0)});
+    record_pass(recorder, source, {token_of(5, 0, 2)});
     CHECK(recorder.tokens() == 4);
     const trace_data data = recorder.finish();
     CHECK(data.tokens == 4);
@@ -170,12 +170,12 @@ TEST_CASE("what is computed again is in the trace once, as it was first") {
 }
 
 TEST_CASE("without predictions, and with a source that has none") {
-    fake_source from;
-    from.predicts = false;
+    fake_source source;
+    source.predicts = false;
     trace_recorder none(layers, experts, top_k, 0), empty(layers, experts, top_k, 3);
-    for (trace_recorder *one : {&none, &empty}) {
-        take(*one, from, {token_of(0, 0, 0)});
-        take(*one, from, {token_of(1, 0, 1)});
+    for (trace_recorder *recorder : {&none, &empty}) {
+        record_pass(*recorder, source, {token_of(0, 0, 0)});
+        record_pass(*recorder, source, {token_of(1, 0, 1)});
     }
     CHECK(none.finish().predicted.empty());
     CHECK(none.finish().prediction_scores.values.empty());
@@ -221,7 +221,7 @@ struct bench {
 };
 
 // Largest difference of two lists.
-float apart(const std::vector<float> &a, const std::vector<float> &b) {
+float largest_difference(const std::vector<float> &a, const std::vector<float> &b) {
     REQUIRE(a.size() == b.size());
     float most = 0;
     for (size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(a[i] - b[i]));
@@ -233,8 +233,8 @@ void check_same(const trace_data &a, const trace_data &b) {
     REQUIRE(a.tokens == b.tokens);
     CHECK(a.token_ids == b.token_ids);
     CHECK(a.request_offsets == b.request_offsets);
-    CHECK(apart(a.gate_scores.values, b.gate_scores.values) < 2e-3f);
-    CHECK(apart(a.prediction_scores.values, b.prediction_scores.values) < 2e-3f);
+    CHECK(largest_difference(a.gate_scores.values, b.gate_scores.values) < 2e-3f);
+    CHECK(largest_difference(a.prediction_scores.values, b.prediction_scores.values) < 2e-3f);
     size_t different = 0;
     for (size_t i = 0; i < a.chosen.size(); ++i) {
         if (a.chosen[i] == b.chosen[i]) continue;
@@ -248,8 +248,8 @@ void check_same(const trace_data &a, const trace_data &b) {
 }  // namespace
 
 TEST_CASE("the same trace, whatever the batch and the prefill") {
-    bench on;
-    const trace_data expected = on.record();
+    bench fixture;
+    const trace_data expected = fixture.record();
     // Prompts and nine of ten written tokens each: the last one is not computed.
     CHECK(expected.request_offsets.size() == 4);
     CHECK(expected.gate_scores.values.size() == expected.tokens * 8 * 24);
@@ -265,38 +265,38 @@ TEST_CASE("the same trace, whatever the batch and the prefill") {
             if (rank > 0) CHECK(of_chosen <= scores[expected.chosen[cell * 4 + rank - 1]]);
         }
         const float last = scores[expected.chosen[cell * 4 + 3]];
-        CHECK(std::count_if(scores, scores + 24, [&](float one) { return one > last; }) == 3);
+        CHECK(std::count_if(scores, scores + 24, [&](float score) { return score > last; }) == 3);
     }
     for (const uint32_t batch : {1u, 3u})
         for (const uint32_t prefill : {512u, 3u, 0u}) {
             CAPTURE(batch);
             CAPTURE(prefill);
-            on.config.batch = batch;
-            on.config.prefill = prefill;
-            check_same(on.record(), expected);
+            fixture.config.batch = batch;
+            fixture.config.prefill = prefill;
+            check_same(fixture.record(), expected);
         }
 }
 
 TEST_CASE("recording changes nothing of the run, on the emulator neither") {
-    bench on;
-    on.config.executor = "emulator";
-    on.config.profile = "rtx_4060_ti_16gb";
-    on.config.experts = 40;
+    bench fixture;
+    fixture.config.executor = "emulator";
+    fixture.config.profile = "rtx_4060_ti_16gb";
+    fixture.config.experts = 40;
     const trace_data computed = bench().record();
-    const std::string plain = json_text(on.run_it());
+    const std::string plain = json_text(fixture.run_it());
     trace_recorder recorder(8, 24, 4, 8);
-    CHECK(json_text(on.run_it(&recorder)) == plain);
+    CHECK(json_text(fixture.run_it(&recorder)) == plain);
     check_same(recorder.finish(), computed);
     CHECK(recorder.finish().chosen == computed.chosen);
 }
 
 TEST_CASE("the trace of a model hits and misses as the model did") {
     toy::folder folder;
-    bench on;
-    on.config.executor = "emulator";
-    on.config.profile = "rtx_4060_ti_16gb";
-    on.config.prefill = 0;
-    trace_data data = on.record();
+    bench fixture;
+    fixture.config.executor = "emulator";
+    fixture.config.profile = "rtx_4060_ti_16gb";
+    fixture.config.prefill = 0;
+    trace_data data = fixture.record();
     data.metadata["model"] = "demo";
     REQUIRE(write_trace(data, folder / "demo.safetensors").ok());
     bench again;
@@ -314,13 +314,13 @@ TEST_CASE("the trace of a model hits and misses as the model did") {
                     CAPTURE(slots);
                     CAPTURE(per_layer);
                     CAPTURE(split);
-                    for (run_config *config : {&on.config, &again.config}) {
+                    for (run_config *config : {&fixture.config, &again.config}) {
                         config->cache.plugin = policy;
                         config->experts = slots;
                         config->per_layer = per_layer;
                         config->split = split;
                     }
-                    const run_report model_run = on.run_it(), trace_run = again.run_it();
+                    const run_report model_run = fixture.run_it(), trace_run = again.run_it();
                     CHECK(trace_run.tokens == model_run.tokens);
                     CHECK(trace_run.experts.requested == model_run.experts.requested);
                     CHECK(trace_run.experts.hits == model_run.experts.hits);

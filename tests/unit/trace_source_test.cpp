@@ -31,12 +31,12 @@ struct bench {
 
 // "stream:row" of every token of every pass; "p" before a prefill pass; "!" after a request's first
 // output.
-std::string dealt(trace_source &from) {
+std::string deal_passes(trace_source &source) {
     std::string text;
-    pass of;
-    while (from.next(of)) {
-        text += of.phase == MOORAGE_PREFILL ? "| p" : "|";
-        for (const pass_token &token : of.tokens)
+    pass current_pass;
+    while (source.next(current_pass)) {
+        text += current_pass.phase == MOORAGE_PREFILL ? "| p" : "|";
+        for (const pass_token &token : current_pass.tokens)
             text += " " + std::to_string(token.stream) + ":" + std::to_string(token.row) +
                     (token.first ? "!" : "") + (token.last ? "." : "");
         text += " ";
@@ -47,56 +47,56 @@ std::string dealt(trace_source &from) {
 }  // namespace
 
 TEST_CASE("one stream takes request after request") {
-    bench on;
-    trace_source from(*on.source, {});
-    CHECK(dealt(from) == "| 0:0! | 0:1 | 0:2. | 0:3!. | 0:4! | 0:5. ");
-    CHECK(from.tokens_max() == 1);
-    CHECK((from.offers() & MOORAGE_NEEDS_FUTURE) != 0);
+    bench fixture;
+    trace_source source(*fixture.source, {});
+    CHECK(deal_passes(source) == "| 0:0! | 0:1 | 0:2. | 0:3!. | 0:4! | 0:5. ");
+    CHECK(source.tokens_max() == 1);
+    CHECK((source.offers() & MOORAGE_NEEDS_FUTURE) != 0);
 }
 
 TEST_CASE("two streams decode side by side; a free one takes the next request") {
-    bench on;
-    trace_source from(*on.source, {.batch = 2});
-    CHECK(dealt(from) == "| 0:0! 1:3!. | 0:1 1:4! | 0:2. 1:5. ");
-    CHECK((from.offers() & MOORAGE_NEEDS_FUTURE) == 0);
+    bench fixture;
+    trace_source source(*fixture.source, {.batch = 2});
+    CHECK(deal_passes(source) == "| 0:0! 1:3!. | 0:1 1:4! | 0:2. 1:5. ");
+    CHECK((source.offers() & MOORAGE_NEEDS_FUTURE) == 0);
 }
 
 TEST_CASE("prefill is a pass of its own, all but the last token at most") {
-    bench on;
-    trace_source from(*on.source, {.prefill = 2});
-    CHECK(dealt(from) == "| p 0:0 0:1! | 0:2. | 0:3!. | p 0:4! | 0:5. ");
-    CHECK(from.tokens_max() == 2);
-    trace_source longer(*on.source, {.batch = 2, .prefill = 9});
-    CHECK(dealt(longer) == "| p 0:0 0:1! | 0:2. 1:3!. | p 0:4! | 0:5. ");
+    bench fixture;
+    trace_source source(*fixture.source, {.prefill = 2});
+    CHECK(deal_passes(source) == "| p 0:0 0:1! | 0:2. | 0:3!. | p 0:4! | 0:5. ");
+    CHECK(source.tokens_max() == 2);
+    trace_source longer(*fixture.source, {.batch = 2, .prefill = 9});
+    CHECK(deal_passes(longer) == "| p 0:0 0:1! | 0:2. 1:3!. | p 0:4! | 0:5. ");
 }
 
 TEST_CASE("a limit on tokens cuts the last request") {
-    bench on;
-    trace_source from(*on.source, {.tokens = 5});
-    CHECK(dealt(from) == "| 0:0! | 0:1 | 0:2. | 0:3!. | 0:4!. ");
+    bench fixture;
+    trace_source source(*fixture.source, {.tokens = 5});
+    CHECK(deal_passes(source) == "| 0:0! | 0:1 | 0:2. | 0:3!. | 0:4!. ");
 }
 
 TEST_CASE("the row after is known for whoever predicts across tokens") {
-    bench on;
-    trace_source from(*on.source, {});
-    pass of;
+    bench fixture;
+    trace_source source(*fixture.source, {});
+    pass current_pass;
     std::vector<uint64_t> next;
-    while (from.next(of)) next.push_back(of.tokens[0].next_row);
+    while (source.next(current_pass)) next.push_back(current_pass.tokens[0].next_row);
     CHECK(next == std::vector<uint64_t>{1, 2, 3, 4, 5, MOORAGE_NEVER});
     uint32_t expert = 9;
     float score = 0;
-    CHECK(from.predict(4, 1, &expert, &score) == 1);
+    CHECK(source.predict(4, 1, &expert, &score) == 1);
     CHECK(expert == 4);
     CHECK(score == 1.0f);
 }
 
 TEST_CASE("routing of a pass is read row by row") {
-    bench on;
-    trace_source from(*on.source, {.batch = 2});
-    pass of;
-    REQUIRE(from.next(of));
+    bench fixture;
+    trace_source source(*fixture.source, {.batch = 2});
+    pass current_pass;
+    REQUIRE(source.next(current_pass));
     uint32_t chosen[2] = {};
-    from.route(of, 1, chosen);
+    source.route(current_pass, 1, chosen);
     CHECK(chosen[0] == 0);
     CHECK(chosen[1] == 3);
 }

@@ -24,57 +24,58 @@ using namespace moorage::test;
 namespace {
 
 // Reads every value; a sanitizer build sees a read outside the file.
-double read_all(const trace &of) {
+double read_all(const trace &source) {
     double sum = 0;
-    std::vector<float> row(of.experts());
-    for (uint64_t token = 0; token < of.tokens(); ++token)
-        for (uint32_t layer = 0; layer < of.layers(); ++layer) {
-            for (uint32_t k = 0; k < of.top_k(); ++k) {
-                CHECK(of.expert(token, layer, k) < of.experts());
-                sum += of.has_weights() ? of.weight(token, layer, k) : 0;
+    std::vector<float> row(source.experts());
+    for (uint64_t token = 0; token < source.tokens(); ++token)
+        for (uint32_t layer = 0; layer < source.layers(); ++layer) {
+            for (uint32_t k = 0; k < source.top_k(); ++k) {
+                CHECK(source.expert(token, layer, k) < source.experts());
+                sum += source.has_weights() ? source.weight(token, layer, k) : 0;
             }
-            for (uint32_t k = 0; k < of.predictions(); ++k) {
-                CHECK(of.predicted(token, layer, k) < of.experts());
-                sum += of.has_prediction_scores() ? of.prediction_score(token, layer, k) : 0;
+            for (uint32_t k = 0; k < source.predictions(); ++k) {
+                CHECK(source.predicted(token, layer, k) < source.experts());
+                sum +=
+                    source.has_prediction_scores() ? source.prediction_score(token, layer, k) : 0;
             }
-            if (of.has_gate_scores()) of.gate_scores(token, layer, row.data());
-            sum += of.has_token_ids() ? of.token_id(token) : 0;
+            if (source.has_gate_scores()) source.gate_scores(token, layer, row.data());
+            sum += source.has_token_ids() ? source.token_id(token) : 0;
         }
     return sum;
 }
 
-void check_good(const trace &of) {
-    CHECK(of.tokens() == 3);
-    CHECK(of.layers() == 2);
-    CHECK(of.experts() == 4);
-    CHECK(of.top_k() == 2);
-    CHECK(of.predictions() == 3);
-    CHECK(of.requests() == 2);
-    CHECK(of.request_offsets()[1] == 1);
-    CHECK(of.request_domain()[0] == 1);
-    CHECK(of.domains() == std::vector<std::string>{"law", "code"});
-    CHECK(of.meta("model") == "hand");
-    CHECK(of.meta("nothing") == "");
-    CHECK(of.expert(0, 1, 0) == 2);
-    CHECK(of.expert(2, 0, 1) == 2);
-    CHECK(of.expert(2, 1, 1) == 3);
-    CHECK(of.weight(0, 0, 0) == .9f);
-    CHECK(of.weight(2, 1, 1) == .49f);
-    CHECK(of.predicted(1, 0, 2) == 3);
-    CHECK(of.predicted(2, 1, 0) == 3);
-    CHECK(of.prediction_score(2, 1, 2) == .125f);
+void check_good(const trace &source) {
+    CHECK(source.tokens() == 3);
+    CHECK(source.layers() == 2);
+    CHECK(source.experts() == 4);
+    CHECK(source.top_k() == 2);
+    CHECK(source.predictions() == 3);
+    CHECK(source.requests() == 2);
+    CHECK(source.request_offsets()[1] == 1);
+    CHECK(source.request_domain()[0] == 1);
+    CHECK(source.domains() == std::vector<std::string>{"law", "code"});
+    CHECK(source.meta("model") == "hand");
+    CHECK(source.meta("nothing") == "");
+    CHECK(source.expert(0, 1, 0) == 2);
+    CHECK(source.expert(2, 0, 1) == 2);
+    CHECK(source.expert(2, 1, 1) == 3);
+    CHECK(source.weight(0, 0, 0) == .9f);
+    CHECK(source.weight(2, 1, 1) == .49f);
+    CHECK(source.predicted(1, 0, 2) == 3);
+    CHECK(source.predicted(2, 1, 0) == 3);
+    CHECK(source.prediction_score(2, 1, 2) == .125f);
     float row[4] = {};
-    of.gate_scores(2, 1, row);
+    source.gate_scores(2, 1, row);
     CHECK(row[0] == .5f);
     CHECK(row[3] == .0625f);
-    CHECK(of.token_id(1) == -1);
-    CHECK(of.token_id(2) == 99);
+    CHECK(source.token_id(1) == -1);
+    CHECK(source.token_id(2) == 99);
     uint32_t chosen[8] = {};
-    of.read_experts(1, 2, chosen);
+    source.read_experts(1, 2, chosen);
     CHECK(chosen[0] == 1);
     CHECK(chosen[7] == 3);
-    CHECK(of.offers() == (MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS |
-                          MOORAGE_NEEDS_PREDICTIONS | MOORAGE_NEEDS_FUTURE));
+    CHECK(source.offers() == (MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS |
+                              MOORAGE_NEEDS_PREDICTIONS | MOORAGE_NEEDS_FUTURE));
 }
 
 void refuse(const std::vector<std::byte> &bytes, const std::string &part) {
@@ -258,14 +259,14 @@ MALFORMED("domains of other requests", "tensor request_domain: shape is [3], not
           (file["request_domain"] = {"request_domain", "I32", "[3]", raw<int32_t>({0, 0, 0})}))
 
 // The container itself: mutations of the header's text.
-#define MALFORMED_HEADER(name, part, from, to)          \
-    TEST_CASE("malformed header: " name) {              \
-        const raw_file file = good_file();              \
-        std::string text = file.header();               \
-        const size_t at = text.find(from);              \
-        REQUIRE(at != std::string::npos);               \
-        text.replace(at, std::string(from).size(), to); \
-        refuse(file.build(text), part);                 \
+#define MALFORMED_HEADER(name, part, from, to)                \
+    TEST_CASE("malformed header: " name) {                    \
+        const raw_file file = good_file();                    \
+        std::string text = file.header();                     \
+        const size_t position = text.find(from);              \
+        REQUIRE(position != std::string::npos);               \
+        text.replace(position, std::string(from).size(), to); \
+        refuse(file.build(text), part);                       \
     }
 
 MALFORMED_HEADER("bad JSON", "not valid JSON at byte", "\"shape\":", "\"shape\"")
@@ -310,8 +311,8 @@ TEST_CASE("malformed header: a gap between tensors") {
     raw_file file = good_file();
     file.tensors.insert(file.tensors.begin() + 1, {"gap", "U8", "[2]", raw<uint8_t>({1, 2})});
     std::string text = file.header();
-    const size_t from = text.find(",\"gap\""), to = text.find(",\"pred_experts\"");
-    refuse(file.build(text.erase(from, to - from)),
+    const size_t gap_begin = text.find(",\"gap\""), gap_end = text.find(",\"pred_experts\"");
+    refuse(file.build(text.erase(gap_begin, gap_end - gap_begin)),
            "tensor pred_experts: data offset 14 leaves a gap");
 }
 
@@ -343,10 +344,10 @@ TEST_CASE("a trace cut short anywhere is refused") {
 
 TEST_CASE("any flipped bit gives an error or a trace that reads within the file") {
     const std::vector<std::byte> whole = good_file().build();
-    for (size_t at = 0; at < whole.size(); ++at)
+    for (size_t position = 0; position < whole.size(); ++position)
         for (int bit = 0; bit < 8; ++bit) {
             std::vector<std::byte> bytes = whole;
-            bytes[at] ^= static_cast<std::byte>(1 << bit);
+            bytes[position] ^= static_cast<std::byte>(1 << bit);
             const auto opened = trace::from_bytes("flip", std::move(bytes));
             if (opened) read_all(*opened);
         }

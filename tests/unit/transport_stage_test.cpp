@@ -20,12 +20,12 @@ namespace {
 // Carries two pieces at once, and reports them; they cross when the test says so.
 struct two_at_once final : timed_executor {
     std::vector<link_piece> sent;
-    std::vector<uint32_t> there;
+    std::vector<uint32_t> arrived_transfers;
 
     two_at_once() : timed_executor(nullptr) {}
     uint32_t pieces_at_once(uint32_t) const override { return 2; }
     void send(const link_piece &piece) override { sent.push_back(piece); }
-    void arrived(uint32_t transfer) override { there.push_back(transfer); }
+    void arrived(uint32_t transfer) override { arrived_transfers.push_back(transfer); }
     void expect(uint32_t) override {}
     void attention(uint32_t, const pass &) override {}
     void expert_on_gpu(const expert_work &) override {}
@@ -49,17 +49,17 @@ struct bench_on {
     std::unique_ptr<transport_stage> stage;
 
     explicit bench_on(const char *name,
-                      settings given = {}) requires std::is_same_v<Machine, emulator>
+                      settings params = {}) requires std::is_same_v<Machine, emulator>
         : machine(costs, 8, nullptr) {
-        connect(name, given);
+        connect(name, params);
     }
-    explicit bench_on(const char *name, settings given = {}) { connect(name, given); }
-    void connect(const char *name, const settings &given) {
+    explicit bench_on(const char *name, settings params = {}) { connect(name, params); }
+    void connect(const char *name, const settings &params) {
         const std::filesystem::path folder = std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins";
         REQUIRE(policies.scan(std::vector{folder}).ok());
-        auto made = instance::create(**policies.find(name, "transport"), given, {});
-        REQUIRE(made.ok());
-        policy = std::move(made).value();
+        auto created = instance::create(**policies.find(name, "transport"), params, {});
+        REQUIRE(created.ok());
+        policy = std::move(created).value();
         moorage_limits limits{};
         limits.size = sizeof(limits);
         limits.links = link_count;
@@ -83,70 +83,70 @@ using bench = bench_on<emulator>;
 }  // namespace
 
 TEST_CASE("direct: demand first, but a prefetch under way is not interrupted") {
-    bench on("direct");
-    const uint32_t a = on.stage->submit(owner::prefetch, link_h2d, 0, MOORAGE_WHOLE, 100'000);
-    const uint32_t b = on.stage->submit(owner::prefetch, link_h2d, 1, MOORAGE_WHOLE, 100'000);
-    const uint32_t c = on.stage->submit(owner::demand, link_h2d, 2, MOORAGE_WHOLE, 50'000);
-    CHECK(on.stage->demand_backlog_bytes(link_h2d) == 50'000);
-    CHECK(on.next_end() == a);
-    CHECK(on.now() == 11'000);
-    CHECK(on.next_end() == c);
-    CHECK(on.now() == 17'000);
-    CHECK(on.next_end() == b);
-    CHECK(on.now() == 28'000);
-    CHECK(on.stage->demand_backlog_bytes(link_h2d) == 0);
-    CHECK(on.stage->record(a).prefetch_bytes == 100'000);
-    CHECK(on.stage->record(c).prefetch_bytes == 0);
-    CHECK(on.stage->moved_bytes(link_h2d) == 250'000);
-    CHECK(on.faults.counts().empty());
+    bench fixture("direct");
+    const uint32_t a = fixture.stage->submit(owner::prefetch, link_h2d, 0, MOORAGE_WHOLE, 100'000);
+    const uint32_t b = fixture.stage->submit(owner::prefetch, link_h2d, 1, MOORAGE_WHOLE, 100'000);
+    const uint32_t c = fixture.stage->submit(owner::demand, link_h2d, 2, MOORAGE_WHOLE, 50'000);
+    CHECK(fixture.stage->demand_backlog_bytes(link_h2d) == 50'000);
+    CHECK(fixture.next_end() == a);
+    CHECK(fixture.now() == 11'000);
+    CHECK(fixture.next_end() == c);
+    CHECK(fixture.now() == 17'000);
+    CHECK(fixture.next_end() == b);
+    CHECK(fixture.now() == 28'000);
+    CHECK(fixture.stage->demand_backlog_bytes(link_h2d) == 0);
+    CHECK(fixture.stage->record(a).prefetch_bytes == 100'000);
+    CHECK(fixture.stage->record(c).prefetch_bytes == 0);
+    CHECK(fixture.stage->moved_bytes(link_h2d) == 250'000);
+    CHECK(fixture.faults.counts().empty());
 }
 
 TEST_CASE("chunked: demand overtakes a prefetch after the piece under way") {
-    bench on("chunked", {{"chunk_bytes", int64_t{10'000}, "test"}});
-    const uint32_t a = on.stage->submit(owner::prefetch, link_h2d, 0, MOORAGE_WHOLE, 100'000);
-    const uint32_t c = on.stage->submit(owner::demand, link_h2d, 2, MOORAGE_WHOLE, 100'000);
-    CHECK(on.next_end() == c);  // 1000 + 1000 for a's first piece, then 1000 + 10,000
-    CHECK(on.now() == 13'000);
-    CHECK(on.next_end() == a);  // nine more pieces of 2000
-    CHECK(on.now() == 31'000);
+    bench fixture("chunked", {{"chunk_bytes", int64_t{10'000}, "test"}});
+    const uint32_t a = fixture.stage->submit(owner::prefetch, link_h2d, 0, MOORAGE_WHOLE, 100'000);
+    const uint32_t c = fixture.stage->submit(owner::demand, link_h2d, 2, MOORAGE_WHOLE, 100'000);
+    CHECK(fixture.next_end() == c);  // 1000 + 1000 for a's first piece, then 1000 + 10,000
+    CHECK(fixture.now() == 13'000);
+    CHECK(fixture.next_end() == a);  // nine more pieces of 2000
+    CHECK(fixture.now() == 31'000);
 }
 
 TEST_CASE("a cancelled transfer ends with its piece, a promoted one goes to the front") {
-    bench on("chunked", {{"chunk_bytes", int64_t{10'000}, "test"}});
-    const uint32_t a = on.stage->submit(owner::prefetch, link_h2d, 0, MOORAGE_WHOLE, 100'000);
-    const uint32_t b = on.stage->submit(owner::prefetch, link_h2d, 1, MOORAGE_WHOLE, 20'000);
-    const uint32_t c = on.stage->submit(owner::prefetch, link_h2d, 2, MOORAGE_WHOLE, 20'000);
-    on.stage->promote(c);
-    CHECK(on.stage->demand_backlog_bytes(link_h2d) == 20'000);
-    on.stage->cancel(a);
-    CHECK(on.stage->record(a).bytes - on.stage->record(a).unsent_bytes == 10'000);
-    CHECK(on.next_end() == c);  // a's piece until 2000, then c whole: 1000 + 2000
-    CHECK(on.now() == 5000);
-    CHECK(on.next_end() == b);
-    CHECK(on.now() == 9000);
-    CHECK(on.stage->moved_bytes(link_h2d) == 50'000);
+    bench fixture("chunked", {{"chunk_bytes", int64_t{10'000}, "test"}});
+    const uint32_t a = fixture.stage->submit(owner::prefetch, link_h2d, 0, MOORAGE_WHOLE, 100'000);
+    const uint32_t b = fixture.stage->submit(owner::prefetch, link_h2d, 1, MOORAGE_WHOLE, 20'000);
+    const uint32_t c = fixture.stage->submit(owner::prefetch, link_h2d, 2, MOORAGE_WHOLE, 20'000);
+    fixture.stage->promote(c);
+    CHECK(fixture.stage->demand_backlog_bytes(link_h2d) == 20'000);
+    fixture.stage->cancel(a);
+    CHECK(fixture.stage->record(a).bytes - fixture.stage->record(a).unsent_bytes == 10'000);
+    CHECK(fixture.next_end() == c);  // a's piece until 2000, then c whole: 1000 + 2000
+    CHECK(fixture.now() == 5000);
+    CHECK(fixture.next_end() == b);
+    CHECK(fixture.now() == 9000);
+    CHECK(fixture.stage->moved_bytes(link_h2d) == 50'000);
 }
 
 TEST_CASE("ids run out and come back") {
-    bench on("direct");
+    bench fixture("direct");
     std::vector<uint32_t> ids;
     for (int i = 0; i < 8; ++i)
-        ids.push_back(on.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 10'000));
-    CHECK(on.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 10'000) == MOORAGE_NONE);
-    on.stage->release(ids[0]);  // before its end: free after it
-    CHECK(on.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 10'000) == MOORAGE_NONE);
-    CHECK(on.next_end() == ids[0]);
-    CHECK(on.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 10'000) == ids[0]);
-    on.stage->cancel(ids[7]);
-    on.stage->release(ids[7]);
-    CHECK(on.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 10'000) == ids[7]);
+        ids.push_back(fixture.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 10'000));
+    CHECK(fixture.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 10'000) == MOORAGE_NONE);
+    fixture.stage->release(ids[0]);  // before its end: free after it
+    CHECK(fixture.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 10'000) == MOORAGE_NONE);
+    CHECK(fixture.next_end() == ids[0]);
+    CHECK(fixture.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 10'000) == ids[0]);
+    fixture.stage->cancel(ids[7]);
+    fixture.stage->release(ids[7]);
+    CHECK(fixture.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 10'000) == ids[7]);
 }
 
 TEST_CASE("wrong pieces are faults and are replaced") {
-    bench on("direct");
+    bench fixture("direct");
     static moorage_transport broken;
-    broken = *on.policy->transport;
-    on.policy->transport = &broken;
+    broken = *fixture.policy->transport;
+    fixture.policy->transport = &broken;
     SUBCASE("more bytes than there are") {
         broken.next = [](moorage_plugin *, uint32_t, moorage_piece *piece) -> uint32_t {
             piece->id = 0, piece->bytes = 1'000'000;
@@ -168,71 +168,71 @@ TEST_CASE("wrong pieces are faults and are replaced") {
     SUBCASE("nothing, while demand waits") {
         broken.next = [](moorage_plugin *, uint32_t, moorage_piece *) -> uint32_t { return 0; };
     }
-    const uint32_t id = on.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 10'000);
-    CHECK(on.faults.count("direct") == 1);
-    CHECK(on.next_end() == id);  // replaced by the transfer, whole
-    CHECK(on.now() == 2000);
-    CHECK_FALSE(on.faults.ended());
+    const uint32_t id = fixture.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 10'000);
+    CHECK(fixture.faults.count("direct") == 1);
+    CHECK(fixture.next_end() == id);  // replaced by the transfer, whole
+    CHECK(fixture.now() == 2000);
+    CHECK_FALSE(fixture.faults.ended());
     // Among several waiting transfers the most urgent one goes, though a prefetch came before it.
-    const auto submit = [&](owner of, uint32_t page) {
-        return on.stage->submit(of, link_h2d, page, MOORAGE_WHOLE, 10'000);
+    const auto submit = [&](owner purpose, uint32_t page) {
+        return fixture.stage->submit(purpose, link_h2d, page, MOORAGE_WHOLE, 10'000);
     };
     const uint32_t first = submit(owner::demand, 1);
     submit(owner::prefetch, 2);
     const uint32_t urgent = submit(owner::demand, 3);
-    CHECK(on.next_end() == first);
-    CHECK(on.next_end() == urgent);
+    CHECK(fixture.next_end() == first);
+    CHECK(fixture.next_end() == urgent);
 }
 
 TEST_CASE("two pieces at once: they end in order, and a cancelled transfer ends with its last") {
-    bench_on<two_at_once> on("chunked", {{"chunk_bytes", int64_t{10'000}, "test"}});
-    const auto submit = [&](owner of, uint32_t page, uint64_t bytes) {
-        return on.stage->submit(of, link_h2d, page, MOORAGE_WHOLE, bytes);
+    bench_on<two_at_once> fixture("chunked", {{"chunk_bytes", int64_t{10'000}, "test"}});
+    const auto submit = [&](owner purpose, uint32_t page, uint64_t bytes) {
+        return fixture.stage->submit(purpose, link_h2d, page, MOORAGE_WHOLE, bytes);
     };
-    CHECK(on.stage->idle(link_h2d));
+    CHECK(fixture.stage->is_idle(link_h2d));
     const uint32_t a = submit(owner::prefetch, 0, 15'000), b = submit(owner::prefetch, 1, 20'000);
     // Both pieces of a set out before there was anything else.
-    REQUIRE(on.machine.sent.size() == 2);
-    CHECK(on.machine.sent[1].offset_bytes == 10'000);
-    CHECK(on.machine.sent[1].bytes == 5'000);
-    CHECK(on.stage->piece_bytes(link_h2d) == 10'000);
-    CHECK(on.stage->piece_done(link_h2d, 7) == MOORAGE_NONE);
-    CHECK(on.machine.sent[2].page == 1);
-    CHECK(on.stage->piece_bytes(link_h2d) == 5'000);
-    CHECK(on.stage->piece_done(link_h2d, 7) == a);
-    CHECK(on.machine.there == std::vector{a});
-    CHECK(on.stage->record(a).busy_ns == 14);
+    REQUIRE(fixture.machine.sent.size() == 2);
+    CHECK(fixture.machine.sent[1].offset_bytes == 10'000);
+    CHECK(fixture.machine.sent[1].bytes == 5'000);
+    CHECK(fixture.stage->piece_bytes(link_h2d) == 10'000);
+    CHECK(fixture.stage->piece_done(link_h2d, 7) == MOORAGE_NONE);
+    CHECK(fixture.machine.sent[2].page == 1);
+    CHECK(fixture.stage->piece_bytes(link_h2d) == 5'000);
+    CHECK(fixture.stage->piece_done(link_h2d, 7) == a);
+    CHECK(fixture.machine.arrived_transfers == std::vector{a});
+    CHECK(fixture.stage->record(a).busy_ns == 14);
     // All of b is under way. Its bytes cross, but nothing waits for them any more.
-    REQUIRE(on.machine.sent[3].page == 1);
+    REQUIRE(fixture.machine.sent[3].page == 1);
     const uint32_t c = submit(owner::demand, 2, 8'000);
-    on.stage->cancel(b);
-    CHECK(on.stage->demand_backlog_bytes(link_h2d) == 8'000);
-    on.stage->release(b);
-    CHECK(on.stage->piece_done(link_h2d, 7) == MOORAGE_NONE);
-    CHECK(on.stage->record(b).live);
-    CHECK(on.stage->piece_done(link_h2d, 7) == MOORAGE_NONE);
-    CHECK_FALSE(on.stage->record(b).live);
-    REQUIRE(on.machine.sent.size() == 5);
-    CHECK(on.stage->piece_done(link_h2d, 7) == c);
-    CHECK(on.machine.there == std::vector{a, c});
-    CHECK(on.stage->idle(link_h2d));
-    CHECK(on.stage->moved_bytes(link_h2d) == 43'000);
-    CHECK(on.faults.counts().empty());
+    fixture.stage->cancel(b);
+    CHECK(fixture.stage->demand_backlog_bytes(link_h2d) == 8'000);
+    fixture.stage->release(b);
+    CHECK(fixture.stage->piece_done(link_h2d, 7) == MOORAGE_NONE);
+    CHECK(fixture.stage->record(b).live);
+    CHECK(fixture.stage->piece_done(link_h2d, 7) == MOORAGE_NONE);
+    CHECK_FALSE(fixture.stage->record(b).live);
+    REQUIRE(fixture.machine.sent.size() == 5);
+    CHECK(fixture.stage->piece_done(link_h2d, 7) == c);
+    CHECK(fixture.machine.arrived_transfers == std::vector{a, c});
+    CHECK(fixture.stage->is_idle(link_h2d));
+    CHECK(fixture.stage->moved_bytes(link_h2d) == 43'000);
+    CHECK(fixture.faults.counts().empty());
 }
 
 TEST_CASE("a policy may leave a link with one piece where two could go") {
-    bench_on<two_at_once> on("direct");
+    bench_on<two_at_once> fixture("direct");
     static moorage_transport broken;
-    broken = *on.policy->transport;
+    broken = *fixture.policy->transport;
     broken.next = [](moorage_plugin *, uint32_t, moorage_piece *) -> uint32_t { return 0; };
-    const auto submit = [&](owner of, uint32_t page) {
-        return on.stage->submit(of, link_h2d, page, MOORAGE_WHOLE, 10'000);
+    const auto submit = [&](owner purpose, uint32_t page) {
+        return fixture.stage->submit(purpose, link_h2d, page, MOORAGE_WHOLE, 10'000);
     };
     submit(owner::demand, 0);
-    on.policy->transport = &broken;
+    fixture.policy->transport = &broken;
     submit(owner::prefetch, 1);
-    CHECK(on.machine.sent.size() == 1);
-    CHECK(on.faults.counts().empty());
+    CHECK(fixture.machine.sent.size() == 1);
+    CHECK(fixture.faults.counts().empty());
 }
 
 namespace {
@@ -240,121 +240,123 @@ namespace {
 // A second account of the transfers that the stage was given. Each has a page of its own.
 class drawn_transfers {
 public:
-    drawn_transfers(const char *policy, settings given, uint64_t seed)
-        : on_(policy, given), chance_(seed, 0) {}
+    drawn_transfers(const char *policy, settings params, uint64_t seed)
+        : fixture_(policy, params), chance_(seed, 0) {}
 
-    void act() {
-        const uint64_t what = chance_.below(8);
-        if (what < 3)
+    void do_random_action() {
+        const uint64_t action = chance_.below(8);
+        if (action < 3)
             submit();
-        else if (what < 6)
-            cross();
-        else if (const uint32_t page = any(); page != MOORAGE_NONE)
+        else if (action < 6)
+            finish_piece();
+        else if (const uint32_t page = random_page(); page != MOORAGE_NONE)
             chance_.below(2) == 0 ? promote(page) : give_up(page);
-        take_sent();
+        check_sent();
         check();
     }
     // Everything that is still wanted arrives, and ids come back.
     void drain() {
-        while (crossed_ < on_.machine.sent.size()) cross(), take_sent(), check();
+        while (crossed_ < fixture_.machine.sent.size()) finish_piece(), check_sent(), check();
         uint64_t ended = 0;
-        for (transfer &one : all_) {
-            CHECK(one.ended != one.cancelled);
-            ended += one.ended ? 1 : 0;
-            if (!one.released) on_.stage->release(one.id);
+        for (transfer &entry : transfers_) {
+            CHECK(entry.ended != entry.cancelled);
+            ended += entry.ended ? 1 : 0;
+            if (!entry.released) fixture_.stage->release(entry.id);
         }
-        CHECK(on_.machine.there.size() == ended);
+        CHECK(fixture_.machine.arrived_transfers.size() == ended);
         std::set<uint32_t> ids;
         for (int i = 0; i < 8; ++i)
-            ids.insert(on_.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 1));
+            ids.insert(fixture_.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 1));
         CHECK(ids.size() == 8);
         CHECK(ids.count(MOORAGE_NONE) == 0);
-        CHECK(on_.faults.counts().empty());
+        CHECK(fixture_.faults.counts().empty());
     }
 
 private:
     struct transfer {
         uint32_t id;
-        owner of;
+        owner purpose;
         uint64_t bytes, sent = 0, moved = 0, prefetched = 0;
         bool cancelled = false, ended = false, released = false;
-        bool live() const { return !ended && (!cancelled || sent != moved); }
-        bool ahead() const {
-            return of == owner::prefetch || of == owner::slot_prefetch || of == owner::behind;
+        bool is_live() const { return !ended && (!cancelled || sent != moved); }
+        bool is_ahead() const {
+            return purpose == owner::prefetch || purpose == owner::slot_prefetch ||
+                   purpose == owner::behind;
         }
     };
 
-    uint32_t any() {
-        return all_.empty() ? MOORAGE_NONE : static_cast<uint32_t>(chance_.below(all_.size()));
+    uint32_t random_page() {
+        return transfers_.empty() ? MOORAGE_NONE
+                                  : static_cast<uint32_t>(chance_.below(transfers_.size()));
     }
     void submit() {
-        const auto of = static_cast<owner>(chance_.below(owner_count));
+        const auto purpose = static_cast<owner>(chance_.below(owner_count));
         const uint64_t bytes = 1 + chance_.below(40'000);
         std::set<uint32_t> taken;
-        for (const transfer &one : all_)
-            if (one.live() || !one.released) taken.insert(one.id);
-        const auto page = static_cast<uint32_t>(all_.size());
-        const uint32_t id = on_.stage->submit(of, link_h2d, page, MOORAGE_WHOLE, bytes);
+        for (const transfer &entry : transfers_)
+            if (entry.is_live() || !entry.released) taken.insert(entry.id);
+        const auto page = static_cast<uint32_t>(transfers_.size());
+        const uint32_t id = fixture_.stage->submit(purpose, link_h2d, page, MOORAGE_WHOLE, bytes);
         CHECK((id == MOORAGE_NONE) == (taken.size() == 8));
         if (id == MOORAGE_NONE) return;
         CHECK(taken.count(id) == 0);
-        all_.push_back({id, of, bytes});
+        transfers_.push_back({id, purpose, bytes});
     }
     void promote(uint32_t page) {
-        transfer &one = all_[page];
-        if (one.released) return;
-        on_.stage->promote(one.id);
-        if (one.live()) one.of = owner::demand;
+        transfer &entry = transfers_[page];
+        if (entry.released) return;
+        fixture_.stage->promote(entry.id);
+        if (entry.is_live()) entry.purpose = owner::demand;
     }
     // A transfer that ended, or that is no longer wanted, gives its id back.
     void give_up(uint32_t page) {
-        transfer &one = all_[page];
-        if (one.released) return;
-        if (!one.ended) {
-            on_.stage->cancel(one.id);
-            one.cancelled = true;
+        transfer &entry = transfers_[page];
+        if (entry.released) return;
+        if (!entry.ended) {
+            fixture_.stage->cancel(entry.id);
+            entry.cancelled = true;
         }
-        on_.stage->release(one.id);
-        one.released = true;
+        fixture_.stage->release(entry.id);
+        entry.released = true;
     }
     // Pieces belong to wanted transfers, lie side by side, and no byte goes twice.
-    void take_sent() {
-        for (; seen_ < on_.machine.sent.size(); ++seen_) {
-            const link_piece &piece = on_.machine.sent[seen_];
-            transfer &one = all_.at(piece.page);
-            CHECK(piece.offset_bytes == one.sent);
-            one.sent += piece.bytes;
-            CHECK(one.sent <= one.bytes);
-            CHECK_FALSE(one.ended);
+    void check_sent() {
+        for (; seen_ < fixture_.machine.sent.size(); ++seen_) {
+            const link_piece &piece = fixture_.machine.sent[seen_];
+            transfer &entry = transfers_.at(piece.page);
+            CHECK(piece.offset_bytes == entry.sent);
+            entry.sent += piece.bytes;
+            CHECK(entry.sent <= entry.bytes);
+            CHECK_FALSE(entry.ended);
         }
         CHECK(seen_ - crossed_ <= 2);
     }
-    void cross() {
+    void finish_piece() {
         if (crossed_ == seen_) return;
-        const link_piece piece = on_.machine.sent[crossed_++];
-        transfer &one = all_.at(piece.page);
-        one.moved += piece.bytes;
-        if (one.ahead()) one.prefetched += piece.bytes;
-        const uint64_t prefetched = one.prefetched;
-        const bool ends = !one.cancelled && one.moved == one.bytes;
-        CHECK(on_.stage->piece_done(link_h2d, 1) == (ends ? one.id : MOORAGE_NONE));
-        one.ended = one.ended || ends;
-        if (!one.released) CHECK(on_.stage->record(one.id).prefetch_bytes == prefetched);
+        const link_piece piece = fixture_.machine.sent[crossed_++];
+        transfer &entry = transfers_.at(piece.page);
+        entry.moved += piece.bytes;
+        if (entry.is_ahead()) entry.prefetched += piece.bytes;
+        const uint64_t prefetched = entry.prefetched;
+        const bool ends = !entry.cancelled && entry.moved == entry.bytes;
+        CHECK(fixture_.stage->piece_done(link_h2d, 1) == (ends ? entry.id : MOORAGE_NONE));
+        entry.ended = entry.ended || ends;
+        if (!entry.released) CHECK(fixture_.stage->record(entry.id).prefetch_bytes == prefetched);
     }
     void check() {
         uint64_t backlog = 0, moved = 0;
-        for (const transfer &one : all_) {
-            moved += one.moved;
-            if (!one.cancelled && !one.ahead()) backlog += one.bytes - one.moved;
-            if (!one.released) CHECK(on_.stage->record(one.id).live == one.live());
+        for (const transfer &entry : transfers_) {
+            moved += entry.moved;
+            if (!entry.cancelled && !entry.is_ahead()) backlog += entry.bytes - entry.moved;
+            if (!entry.released) CHECK(fixture_.stage->record(entry.id).live == entry.is_live());
         }
-        CHECK(on_.stage->demand_backlog_bytes(link_h2d) == backlog);
-        CHECK(on_.stage->moved_bytes(link_h2d) == moved);
+        CHECK(fixture_.stage->demand_backlog_bytes(link_h2d) == backlog);
+        CHECK(fixture_.stage->moved_bytes(link_h2d) == moved);
     }
 
-    bench_on<two_at_once> on_;
+    bench_on<two_at_once> fixture_;
     random_stream chance_;
-    std::vector<transfer> all_;  // by page
+    std::vector<transfer> transfers_;  // by page
     size_t seen_ = 0, crossed_ = 0;
 };
 
@@ -364,11 +366,11 @@ TEST_CASE("drawn transfers: none is lost, none ends twice, every byte crosses on
     for (uint64_t seed = 0; seed < 40; ++seed) {
         CAPTURE(seed);
         const bool chunks = seed % 2 == 0;
-        drawn_transfers all(chunks ? "chunked" : "direct",
-                            chunks ? settings{{"chunk_bytes", int64_t{7'000}, "test"}} : settings{},
-                            seed);
-        for (int i = 0; i < 300; ++i) all.act();
-        all.drain();
+        drawn_transfers transfers(
+            chunks ? "chunked" : "direct",
+            chunks ? settings{{"chunk_bytes", int64_t{7'000}, "test"}} : settings{}, seed);
+        for (int i = 0; i < 300; ++i) transfers.do_random_action();
+        transfers.drain();
     }
 }
 

@@ -17,10 +17,10 @@ TEST_CASE("unicode: every character is encoded and read back, nothing else is va
         std::string text;
         append_character(text, c);
         const bool surrogate = c >= 0xd800 && c < 0xe000;
-        size_t at = 0;
-        const bool right =
-            surrogate ? !valid_utf8(text)
-                      : valid_utf8(text) && next_character(text, at) == c && at == text.size();
+        size_t position = 0;
+        const bool right = surrogate ? !is_valid_utf8(text)
+                                     : is_valid_utf8(text) && next_character(text, position) == c &&
+                                           position == text.size();
         if (!right) wrong.push_back(c);
     }
     CHECK_MESSAGE(wrong.empty(), wrong.size(), " of them, the first ",
@@ -30,9 +30,9 @@ TEST_CASE("unicode: every character is encoded and read back, nothing else is va
 TEST_CASE("unicode: what is no UTF-8 becomes U+FFFD as in tables 3-8 to 3-11 of the standard") {
     const std::string r(replacement_character);
     const auto times = [&](int n) {
-        std::string out;
-        for (int i = 0; i < n; ++i) out += r;
-        return out;
+        std::string result;
+        for (int i = 0; i < n; ++i) result += r;
+        return result;
     };
     CHECK(to_valid_utf8("\xc0\xaf\xe0\x80\xbf\xf0\x81\x82\x41") == times(8) + "A");
     CHECK(to_valid_utf8("\xed\xa0\x80\xed\xbf\xbf\xed\xaf\x41") == times(8) + "A");
@@ -49,38 +49,38 @@ TEST_CASE("unicode: what is no UTF-8 becomes U+FFFD as in tables 3-8 to 3-11 of 
 }
 
 TEST_CASE("unicode: normal forms") {
-    CHECK(normalized("e\u0301", normal_form::nfc) == "\u00e9");
-    CHECK(normalized("\u00e9", normal_form::nfd) == "e\u0301");
-    CHECK(normalized("\u212b", normal_form::nfc) == "\u00c5");  // a singleton
-    CHECK(normalized("\ufb01\u00b2", normal_form::nfkc) == "fi2");
-    CHECK(normalized("\ufb01", normal_form::nfc) == "\ufb01");
-    CHECK(normalized("\u1112\u1161\u11ab", normal_form::nfc) == "\ud55c");
-    CHECK(normalized("\u0958", normal_form::nfc) == "\u0915\u093c");  // excluded from composing
+    CHECK(to_normal_form("e\u0301", normal_form::nfc) == "\u00e9");
+    CHECK(to_normal_form("\u00e9", normal_form::nfd) == "e\u0301");
+    CHECK(to_normal_form("\u212b", normal_form::nfc) == "\u00c5");  // a singleton
+    CHECK(to_normal_form("\ufb01\u00b2", normal_form::nfkc) == "fi2");
+    CHECK(to_normal_form("\ufb01", normal_form::nfc) == "\ufb01");
+    CHECK(to_normal_form("\u1112\u1161\u11ab", normal_form::nfc) == "\ud55c");
+    CHECK(to_normal_form("\u0958", normal_form::nfc) == "\u0915\u093c");  // excluded from composing
     // Marks are sorted by class (230, 220), and equal classes keep their order.
-    CHECK(normalized("a\u0301\u0323", normal_form::nfd) == "a\u0323\u0301");
-    CHECK(normalized("a\u0323\u0301", normal_form::nfc) == "\u1ea1\u0301");
-    CHECK(normalized("a\u0300\u0301", normal_form::nfc) == "\u00e0\u0301");
+    CHECK(to_normal_form("a\u0301\u0323", normal_form::nfd) == "a\u0323\u0301");
+    CHECK(to_normal_form("a\u0323\u0301", normal_form::nfc) == "\u1ea1\u0301");
+    CHECK(to_normal_form("a\u0300\u0301", normal_form::nfc) == "\u00e0\u0301");
     // Long runs of marks in the wrong order.
     std::string run = "a", sorted = "a";
     for (int i = 0; i < 50'000; ++i) run += "\u0301\u0323";
     for (int i = 0; i < 50'000; ++i) sorted += "\u0323";
     for (int i = 0; i < 50'000; ++i) sorted += "\u0301";
-    CHECK(normalized(run, normal_form::nfd) == sorted);
+    CHECK(to_normal_form(run, normal_form::nfd) == sorted);
 }
 
 TEST_CASE("unicode: case, marks, spaces, words") {
-    CHECK(lower_case("A\u00c9\u0130\u03a3\U00010400") == "a\u00e9i\u0307\u03c3\U00010428");
-    CHECK(without_marks("e\u0301a\u20dd\u0903b") == "eab");
+    CHECK(to_lower_case("A\u00c9\u0130\u03a3\U00010400") == "a\u00e9i\u0307\u03c3\U00010428");
+    CHECK(remove_marks("e\u0301a\u20dd\u0903b") == "eab");
     CHECK(leading_space_bytes(" \t\u3000x ") == 5);
     CHECK(trailing_space_bytes(" x\u2003\n") == 4);
     CHECK(trailing_space_bytes("\u3000") == 3);
-    CHECK_FALSE(white_space(0x200b));
-    CHECK_FALSE(white_space(0x180e));
+    CHECK_FALSE(is_white_space(0x200b));
+    CHECK_FALSE(is_white_space(0x180e));
     for (const char32_t c :
          {U'a', U'_', U'9', U'\u0301', U'\u2160', U'\u203f', U'\u200d', U'\u24b6'})
-        CHECK(word_character(c));
+        CHECK(is_word_character(c));
     for (const char32_t c : {U'-', U' ', U'\u00b2', U'\u20ac', U'\u2070'})
-        CHECK_FALSE(word_character(c));
+        CHECK_FALSE(is_word_character(c));
 }
 
 TEST_CASE("unicode: the byte alphabet") {

@@ -26,10 +26,10 @@ bool holds(const std::string &text, const std::string &part) {
     return text.find(part) != std::string::npos;
 }
 
-std::string replaced(std::string text, const std::string &from, const std::string &to) {
-    const size_t at = text.find(from);
-    REQUIRE(at != std::string::npos);
-    return text.replace(at, from.size(), to);
+std::string replaced(std::string text, const std::string &old_text, const std::string &new_text) {
+    const size_t position = text.find(old_text);
+    REQUIRE(position != std::string::npos);
+    return text.replace(position, old_text.size(), new_text);
 }
 
 // 2 layers of 4 experts, of which a token uses one; 16 bits. Attention of a layer takes 222 ns with
@@ -106,7 +106,7 @@ validation validated(const std::string &rows, const std::string &pairs = "") {
 
 uint64_t emulated_ns(const std::string &row) {
     const validation found = validated(row);
-    REQUIRE_MESSAGE(found.rows[0].emulated(), found.rows[0].reason);
+    REQUIRE_MESSAGE(found.rows[0].is_emulated(), found.rows[0].reason);
     return static_cast<uint64_t>(std::llround(found.rows[0].emulated_ms * 1e6));
 }
 
@@ -152,7 +152,7 @@ TEST_CASE("ratios are of speeds, slowdowns of pairs are of times a token") {
         "slow,g,decode,0.021769,,A,yes,toy,toy,toy,toy,,none,0,load,,0,,,1\n"
         "other,g,decode,1,,A,no: format unpublished,toy,toy,toy,toy,,resident,,,,0,,,1\n",
         "P1,fast,slow,tpot_ms,11.2327\nP2,fast,other,tpot_ms,2\nP3,fast,gone,tpot_ms,2\n");
-    CHECK(found.emulated() == 2);
+    CHECK(found.emulated_count() == 2);
     CHECK(found.rows[0].ratio() == doctest::Approx(2.0));
     CHECK(found.rows[1].ratio() == doctest::Approx(1.0));
     CHECK(holds(found.rows[2].reason, "format unpublished"));
@@ -169,14 +169,14 @@ TEST_CASE("ratios are of speeds, slowdowns of pairs are of times a token") {
     CHECK(sums[2].rows == 2);
     CHECK(sums[2].median == doctest::Approx(0.5));  // between 0 and 1
     CHECK(sums[2].worst_id == "fast");
-    const json out = to_json(found);
-    CHECK(out["rows"][2]["ratio"].is_null());
-    CHECK(out["rows"][0]["published"] == 0.001938);
-    CHECK(out["summary"]["emulated"] == 2);
-    CHECK(out["pairs"].size() == 3);
-    CHECK(out["rows"][2].contains("class"));
-    CHECK(out["rows"][2]["class"].is_null());
-    CHECK(out["rows"][2]["assumed"].is_null());
+    const json report_json = to_json(found);
+    CHECK(report_json["rows"][2]["ratio"].is_null());
+    CHECK(report_json["rows"][0]["published"] == 0.001938);
+    CHECK(report_json["summary"]["emulated"] == 2);
+    CHECK(report_json["pairs"].size() == 3);
+    CHECK(report_json["rows"][2].contains("class"));
+    CHECK(report_json["rows"][2]["class"].is_null());
+    CHECK(report_json["rows"][2]["assumed"].is_null());
     CHECK(holds(to_text(found), "not emulated"));
     CHECK(holds(to_text(found), "pairs not compared"));
     CHECK(holds(to_text(found), "row gone is not in the file"));
@@ -186,7 +186,7 @@ TEST_CASE("ratios are of speeds, slowdowns of pairs are of times a token") {
 TEST_CASE("what cannot be expressed is listed with the reason") {
     const auto reason = [](const std::string &row) {
         const validation found = validated(row);
-        CHECK_FALSE(found.rows[0].emulated());
+        CHECK_FALSE(found.rows[0].is_emulated());
         return found.rows[0].reason;
     };
     const std::string head = "a,g,decode,1,,A,yes,";
@@ -199,7 +199,7 @@ TEST_CASE("what cannot be expressed is listed with the reason") {
     CHECK(holds(reason(head + "toy,toy,toy,toy,,none,0,,,0,,,1\n"), "miss_action"));
     // Assumptions are said.
     const validation found = validated(head + "toy,toy,unheard_of,toy,,none,0,cpu,,0,,,1\n");
-    REQUIRE(found.rows[0].emulated());
+    REQUIRE(found.rows[0].is_emulated());
     REQUIRE(found.rows[0].assumed.size() == 1);
     CHECK(holds(found.rows[0].assumed[0], "unheard_of"));
 }
@@ -217,9 +217,9 @@ TEST_CASE("memory that is filled with experts is that of all GPUs, beside weight
         figure.gpu_count = gpus;
         figure.context_tokens = context;
         figure.batch = batch;
-        const auto to = setting_of(figure, data.sources());
-        REQUIRE_MESSAGE(to.ok(), (to ? "" : to.failure().text));
-        return to->hit_share;
+        const auto setting = make_setting(figure, data.sources());
+        REQUIRE_MESSAGE(setting.ok(), (setting ? "" : setting.failure().text));
+        return setting->hit_share;
     };
     CHECK(share(1, 0, 1) == 1);
     // A cached token has 2 layers of 250 bytes: a million of them half a GB.
@@ -232,26 +232,26 @@ TEST_CASE("memory that is filled with experts is that of all GPUs, beside weight
     figure.residency = "resident";
     const auto doubts = [&](double gpus) {
         figure.gpu_count = gpus;
-        const auto to = setting_of(figure, data.sources());
-        REQUIRE_MESSAGE(to.ok(), (to ? "" : to.failure().text));
-        return to->assumed;
+        const auto setting = make_setting(figure, data.sources());
+        REQUIRE_MESSAGE(setting.ok(), (setting ? "" : setting.failure().text));
+        return setting->assumed;
     };
     figure.context_tokens = 1e6;
-    CHECK(std::ranges::count_if(doubts(1), [](const std::string &one) {
-              return holds(one, "all experts resident, as the row says: 0.8 GB") &&
-                     holds(one, "1 GPU has 0.5 GB");
+    CHECK(std::ranges::count_if(doubts(1), [](const std::string &doubt) {
+              return holds(doubt, "all experts resident, as the row says: 0.8 GB") &&
+                     holds(doubt, "1 GPU has 0.5 GB");
           }) == 1);
     CHECK(std::ranges::none_of(doubts(2),
-                               [](const std::string &one) { return holds(one, "resident"); }));
+                               [](const std::string &doubt) { return holds(doubt, "resident"); }));
 }
 
 TEST_CASE("a value that cannot be is its row's error, with column and limits") {
-    const std::string more =
+    const std::string header =
         "id,phase,tpot_ms,prefill_tokens_per_s,model_shape,gpu,engine,residency_kind,"
         "residency_value,miss_action,gpu_count,threads,bits_experts,top_k,batch,prompt_tokens\n";
     const auto reason = [&](const std::string &row) {
         const toy_data data;
-        const csv_table table = table_of(more + row + "\n");
+        const csv_table table = table_of(header + row + "\n");
         const auto found = validate(table, nullptr, data.sources());
         REQUIRE_MESSAGE(found.ok(), (found ? "" : found.failure().text));
         return found->rows[0].reason;
@@ -285,12 +285,13 @@ TEST_CASE("a value that cannot be is its row's error, with column and limits") {
 
 TEST_CASE("a cell that nobody can read costs its row alone") {
     const std::string row = "a,g,decode,1,,A,yes,toy,toy,toy,toy,,resident,,,,0,,,1\n";
-    const std::string other = replaced(row, "a,g", "b,g");
-    const auto reason = [&](const std::string &from, const std::string &to) {
-        const validation found = validated(replaced(row, from, to) + other, "p,a,b,,1\n");
+    const std::string second_row = replaced(row, "a,g", "b,g");
+    const auto reason = [&](const std::string &old_text, const std::string &new_text) {
+        const validation found =
+            validated(replaced(row, old_text, new_text) + second_row, "p,a,b,,1\n");
         REQUIRE(found.rows.size() == 2);
-        CHECK_FALSE(found.rows[0].emulated());
-        CHECK(found.rows[1].emulated());
+        CHECK_FALSE(found.rows[0].is_emulated());
+        CHECK(found.rows[1].is_emulated());
         CHECK(holds(found.pairs[0].reason, "row a: " + found.rows[0].reason));
         const json shown = to_json(found);
         CHECK(shown["rows"][0]["published"].is_null());
@@ -310,7 +311,7 @@ TEST_CASE("a cell that nobody can read costs its row alone") {
         CHECK(holds(reason(",1,,A", bad), "rows.csv:2: tpot_ms"));
     CHECK(holds(reason(",0,,,1\n", ",~4k,,,1\n"), "rows.csv:2: context_tokens ~4k"));
 
-    const validation found = validated(row + other, "p,a,b,,fast\nq,a,b,,1\n");
+    const validation found = validated(row + second_row, "p,a,b,,fast\nq,a,b,,1\n");
     CHECK(holds(found.pairs[0].reason, "rows.csv:2: slowdown_b_over_a fast"));
     CHECK(found.pairs[1].is_emulated());
     CHECK(to_json(found)["pairs"][0]["published"].is_null());
@@ -325,9 +326,9 @@ TEST_CASE("a host's memory is what the row states, else what its file says") {
         figure.cpu_model = cpu;
         figure.memory_type = type;
         figure.memory_channels = channels;
-        const auto to = setting_of(figure, data.sources());
-        REQUIRE_MESSAGE(to.ok(), (to ? "" : to.failure().text));
-        return to->hardware.node.memory_theory_bytes_per_s / 1e9;
+        const auto setting = make_setting(figure, data.sources());
+        REQUIRE_MESSAGE(setting.ok(), (setting ? "" : setting.failure().text));
+        return setting->hardware.node.memory_theory_bytes_per_s / 1e9;
     };
     CHECK(memory("unheard_of", "ddr5_6000", 2) == doctest::Approx(96));
     CHECK(memory("unheard_of", "ddr4", 8) == doctest::Approx(204.8));
@@ -345,9 +346,9 @@ TEST_CASE("what is out of all proportion is listed, not computed") {
         "expert_bytes,bits_experts\nbig,4096,4096,65536,4,1,1,3,1,10000000000000,1\n");
     const auto read = read_shapes(shapes, "");
     REQUIRE(read.ok());
-    const csv_table one = table_of(
+    const csv_table single_row = table_of(
         columns + std::string("a,g,decode,1,,A,yes,big,toy,toy,toy,,none,0,load,,0,,,1\n"));
-    const auto big = validate(one, nullptr, {data.sources().base, *read});
+    const auto big = validate(single_row, nullptr, {data.sources().base, *read});
     REQUIRE(big.ok());
     CHECK(holds(big->rows[0].reason, "limit"));
     CHECK_FALSE(read_shapes(table_of("shape,layers\nx,1e9\n"), "").ok());
@@ -389,9 +390,9 @@ TEST_CASE("the bundled measurements are met within the limits that are promised"
     const std::filesystem::path folder =
         std::filesystem::path(MOORAGE_SOURCE_DIR) / "tests/data/published";
     const auto table = [&](const char *name) {
-        std::ifstream in(folder / name);
+        std::ifstream input(folder / name);
         std::stringstream text;
-        text << in.rdbuf();
+        text << input.rdbuf();
         return table_of(text.str());
     };
     const csv_table rows = table("measurements.csv"), pairs = table("pairs.csv");
@@ -400,14 +401,14 @@ TEST_CASE("the bundled measurements are met within the limits that are promised"
     const auto found = validate(rows, &pairs, {"", *shapes});
     REQUIRE(found.ok());
     CHECK(found->rows.size() == 141);
-    CHECK(found->emulated() >= 97);
-    const error_summary all = found->summaries().back();
-    CHECK(all.median <= 0.12);
-    CHECK(all.ninth_tenth <= 0.25);
+    CHECK(found->emulated_count() >= 97);
+    const error_summary overall = found->summaries().back();
+    CHECK(overall.median <= 0.12);
+    CHECK(overall.ninth_tenth <= 0.25);
     CHECK(found->pair_summary().ninth_tenth <= 0.3);
     CHECK(found->pair_summary().worst <= 0.6);
     for (const validated_row &row : found->rows)
-        if (!row.emulated())
+        if (!row.is_emulated())
             CHECK_MESSAGE(holds(row.figure.emulable, "no"), row.figure.id << ": " << row.reason);
 }
 

@@ -14,16 +14,16 @@ namespace moorage::test {
 
 struct vector_file {
     core::mapped_file mapped;
-    core::safetensors all;
+    core::safetensors tensors;
     explicit vector_file(const std::filesystem::path &path) {
         auto opened = core::mapped_file::open(path);
         REQUIRE(opened.ok());
         mapped = std::move(*opened);
         auto parsed = core::parse_safetensors(mapped.bytes(), path.string());
         REQUIRE(parsed.ok());
-        all = std::move(*parsed);
+        tensors = std::move(*parsed);
     }
-    const core::tensor *find(const std::string &name) const { return all.find(name); }
+    const core::tensor *find(const std::string &name) const { return tensors.find(name); }
 };
 
 }  // namespace moorage::test

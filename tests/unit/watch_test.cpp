@@ -23,35 +23,36 @@ namespace {
 constexpr uint64_t beat_ns = 5'000'000;
 
 node_plan plan_of(uint32_t servers) {
-    node_plan made;
+    node_plan plan;
     for (uint32_t i = 0; i < servers; ++i)
-        made.servers.push_back({format("server{}", i), {format("beats:{}", i)}});
-    made.cluster = cluster_fingerprint(made.servers);
-    made.sizes = {1, 2, 4, 1};
-    set_holders(made, std::vector<std::vector<uint32_t>>{{0}, {0}});
-    return made;
+        plan.servers.push_back({format("server{}", i), {format("beats:{}", i)}});
+    plan.cluster = cluster_fingerprint(plan.servers);
+    plan.sizes = {1, 2, 4, 1};
+    set_holders(plan, std::vector<std::vector<uint32_t>>{{0}, {0}});
+    return plan;
 }
 
 struct watcher {
     std::atomic<bool> mute = false;  // says nothing, as a process that is stopped
     std::atomic<int> deaths = 0;
-    loop_wire *below;
-    std::unique_ptr<watch> at;
+    loop_wire *inner_wire;
+    std::unique_ptr<watch> peer_watch;
 
     watcher(loop_hub &hub, const node_plan &plan, uint32_t server, uint64_t incarnation = 5) {
         auto loop = std::make_unique<loop_wire>(hub);
-        below = loop.get();
-        at = std::make_unique<watch>(
+        inner_wire = loop.get();
+        peer_watch = std::make_unique<watch>(
             std::make_unique<tampering_wire>(std::move(loop),
-                                             [this](said &) { return mute ? 0 : 1; }),
+                                             [this](sent_frame &) { return mute ? 0 : 1; }),
             plan, node_identity{server, incarnation + server, "test"}, [this] { ++deaths; },
             beat_ns);
-        REQUIRE(at->listen(plan.servers[server].addresses.front()).ok());
-        at->begin();
+        REQUIRE(peer_watch->listen(plan.servers[server].addresses.front()).ok());
+        peer_watch->begin();
     }
     // Waits for what has to come; a test that waits for ever is ended from outside.
-    void until(uint32_t server, pulse wanted) const {
-        while (at->of(server) != wanted) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    void wait_until(uint32_t server, pulse wanted) const {
+        while (peer_watch->pulse_of(server) != wanted)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
 };
 
@@ -61,40 +62,40 @@ TEST_CASE("alive, stopped, back, dead, and back as somebody else") {
     set_log_level(log_level::error);
     loop_hub hub;
     const node_plan plan = plan_of(3);
-    watcher one(hub, plan, 0);
+    watcher observer(hub, plan, 0);
     auto two = std::make_unique<watcher>(hub, plan, 1);
-    one.until(1, pulse::alive);
-    two->until(0, pulse::alive);
-    CHECK(one.at->of(2) == pulse::unknown);
-    CHECK(one.deaths == 0);
+    observer.wait_until(1, pulse::alive);
+    two->wait_until(0, pulse::alive);
+    CHECK(observer.peer_watch->pulse_of(2) == pulse::unknown);
+    CHECK(observer.deaths == 0);
 
     two->mute = true;
-    one.until(1, pulse::dead);
-    CHECK(one.deaths == 1);
+    observer.wait_until(1, pulse::dead);
+    CHECK(observer.deaths == 1);
     two->mute = false;
-    one.until(1, pulse::alive);
-    CHECK(one.at->round_trip_ns(1) != 0);
+    observer.wait_until(1, pulse::alive);
+    CHECK(observer.peer_watch->round_trip_ns(1) != 0);
 
-    two->below->die();
-    one.until(1, pulse::dead);
-    CHECK(one.deaths == 2);
+    two->inner_wire->die();
+    observer.wait_until(1, pulse::dead);
+    CHECK(observer.deaths == 2);
     two.reset();
     watcher again(hub, plan, 1, /*incarnation=*/50);
-    one.until(1, pulse::alive);
-    CHECK(one.at->of(2) == pulse::unknown);
+    observer.wait_until(1, pulse::alive);
+    CHECK(observer.peer_watch->pulse_of(2) == pulse::unknown);
 }
 
 TEST_CASE("heartbeats of another cluster are refused") {
     set_log_level(log_level::off);
     loop_hub hub;
     const node_plan plan = plan_of(2);
-    node_plan other = plan;
-    ++other.cluster;
-    watcher one(hub, plan, 0), stranger(hub, other, 1);
+    node_plan other_plan = plan;
+    ++other_plan.cluster;
+    watcher observer(hub, plan, 0), stranger(hub, other_plan, 1);
     // Long enough for both to have refused the other many times.
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    CHECK(one.at->of(1) == pulse::unknown);
-    CHECK(stranger.at->of(0) == pulse::unknown);
+    CHECK(observer.peer_watch->pulse_of(1) == pulse::unknown);
+    CHECK(stranger.peer_watch->pulse_of(0) == pulse::unknown);
 }
 
 }  // namespace watch_test

@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Lower case: the names in ggml's files.
-std::string lower(std::string text) {
+std::string lower_case(std::string text) {
     for (char &letter : text) letter = static_cast<char>(std::tolower(letter));
     return text;
 }
@@ -39,29 +39,29 @@ uint32_t bits_of(float value) {
 }
 
 // Rows by the definition and by every instruction set.
-void check_rows(const matrix &of, const float *expected) {
-    std::vector<float> row(of.columns);
+void check_rows(const matrix &weights, const float *expected) {
+    std::vector<float> row(weights.columns);
     uint64_t wrong = 0;
     const auto compare = [&](uint32_t number) {
-        for (uint32_t i = 0; i < of.columns; ++i) {
+        for (uint32_t i = 0; i < weights.columns; ++i) {
             float value;
-            std::memcpy(&value, expected + uint64_t{number} * of.columns + i, sizeof value);
+            std::memcpy(&value, expected + uint64_t{number} * weights.columns + i, sizeof value);
             // Without the processor's help Highway widens infinite halves to finite numbers.
-            if (of.type == weight_type::f16 && !std::isfinite(value)) continue;
+            if (weights.type == weight_type::f16 && !std::isfinite(value)) continue;
             wrong += bits_of(value) != bits_of(row[i]);
         }
     };
-    for (uint32_t number = 0; number < of.rows; ++number) {
-        read_row(of, number, row);
+    for (uint32_t number = 0; number < weights.rows; ++number) {
+        read_row(weights, number, row);
         compare(number);
     }
     CHECK(wrong == 0);
     for (const std::string &target : vector_targets()) {
         choose_vector_target(target);
         CAPTURE(target);
-        for (uint32_t number = 0; number < of.rows; ++number) {
+        for (uint32_t number = 0; number < weights.rows; ++number) {
             std::ranges::fill(row, NAN);
-            widen(of, number, row.data());
+            widen(weights, number, row.data());
             compare(number);
         }
         CHECK(wrong == 0);
@@ -70,17 +70,17 @@ void check_rows(const matrix &of, const float *expected) {
 }
 
 // Checks what the file has of GGUF's formats; says how many it found.
-uint32_t check_blocks(const vectors &from) {
+uint32_t check_blocks(const vectors &file) {
     uint32_t found = 0;
-    for (const tensor &bytes : from.all.tensors) {
+    for (const tensor &bytes : file.tensors.tensors) {
         if (!bytes.name.ends_with(".bytes")) continue;
         const std::string stem = bytes.name.substr(0, bytes.name.rfind('.'));
-        const tensor *values = from.all.find(stem + ".values");
+        const tensor *values = file.tensors.find(stem + ".values");
         REQUIRE(values != nullptr);
         CAPTURE(bytes.name);
-        const std::string name = lower(stem.substr(0, stem.find('.')));
-        const auto *format = std::ranges::find_if(weight_formats, [&](const weight_format &one) {
-            return one.name == name && one.gguf_id != no_gguf_id;
+        const std::string name = lower_case(stem.substr(0, stem.find('.')));
+        const auto *format = std::ranges::find_if(weight_formats, [&](const weight_format &entry) {
+            return entry.name == name && entry.gguf_id != no_gguf_id;
         });
         REQUIRE(format != std::end(weight_formats));
         const auto rows = static_cast<uint32_t>(bytes.shape[0]);
@@ -96,8 +96,8 @@ uint32_t check_blocks(const vectors &from) {
 }  // namespace
 
 TEST_CASE("blocks have the values that ggml gives them") {
-    const fs::path here = fs::path(MOORAGE_SOURCE_DIR) / "tests/data/quant/ggml.safetensors";
-    CHECK(check_blocks(vectors(here)) == 30);  // 15 formats, quantised numbers and random codes
+    const fs::path path = fs::path(MOORAGE_SOURCE_DIR) / "tests/data/quant/ggml.safetensors";
+    CHECK(check_blocks(vectors(path)) == 30);  // 15 formats, quantised numbers and random codes
 }
 
 TEST_CASE("more blocks with the values that ggml gives them") {
@@ -107,15 +107,16 @@ TEST_CASE("more blocks with the values that ggml gives them") {
 }
 
 TEST_CASE("8-bit floats") {
-    const vectors from(fs::path(MOORAGE_SOURCE_DIR) / "tests/data/quant/published.safetensors");
-    const tensor *codes = from.all.find("e4m3.codes"), *values = from.all.find("e4m3.values");
+    const vectors file(fs::path(MOORAGE_SOURCE_DIR) / "tests/data/quant/published.safetensors");
+    const tensor *codes = file.tensors.find("e4m3.codes"),
+                 *values = file.tensors.find("e4m3.values");
     REQUIRE((codes && values && codes->bytes.size() == 256));
-    const float one = 1;
+    const float unit_scale = 1;
     std::vector<std::byte> row(codes->bytes.begin(), codes->bytes.end());
-    std::vector<float> scales(2, one);
-    matrix of = packed_matrix(weight_type::fp8, 1, 256, row.data(),
-                              reinterpret_cast<const std::byte *>(scales.data()));
-    check_rows(of, reinterpret_cast<const float *>(values->bytes.data()));
+    std::vector<float> scales(2, unit_scale);
+    matrix weights = packed_matrix(weight_type::fp8, 1, 256, row.data(),
+                                   reinterpret_cast<const std::byte *>(scales.data()));
+    check_rows(weights, reinterpret_cast<const float *>(values->bytes.data()));
     for (uint32_t code = 0; code < 256; ++code)
         CHECK(bits_of(float_of_e4m3(static_cast<uint8_t>(code))) ==
               bits_of(value_at(*values, code)));
@@ -126,16 +127,16 @@ TEST_CASE("8-bit floats") {
 TEST_CASE("128 rows share the scales of fp8") {
     std::vector<std::byte> data(size_t{300} * 160, std::byte{0x38});  // ones
     const float scales[3][2] = {{1, 2}, {3, 4}, {5, 6}};
-    const matrix of = packed_matrix(weight_type::fp8, 300, 160, data.data(),
-                                    reinterpret_cast<const std::byte *>(scales));
-    CHECK(of.row_bytes == 160);
-    CHECK(of.scale_row_bytes == 8);
-    CHECK(bytes_of(of) == 300 * 160 + 3 * 8);
+    const matrix weights = packed_matrix(weight_type::fp8, 300, 160, data.data(),
+                                         reinterpret_cast<const std::byte *>(scales));
+    CHECK(weights.row_bytes == 160);
+    CHECK(weights.scale_row_bytes == 8);
+    CHECK(bytes_of(weights) == 300 * 160 + 3 * 8);
     std::vector<float> expected;
     for (uint32_t row = 0; row < 300; ++row)
         for (uint32_t column = 0; column < 160; ++column)
             expected.push_back(scales[row / 128][column / 128]);
-    check_rows(of, expected.data());
+    check_rows(weights, expected.data());
 }
 
 TEST_CASE("kernels and definitions agree on random bytes") {
@@ -145,12 +146,13 @@ TEST_CASE("kernels and definitions agree on random bytes") {
         if (format.order == value_order::pairs) continue;
         CAPTURE(std::string(format.name));
         for (const uint32_t columns : {256u, 768u}) {
-            const random_matrix of(random, format.type, 40, columns, random() % 7);
+            const random_matrix weights(random, format.type, 40, columns, random() % 7);
             std::vector<float> expected(size_t{40} * columns);
             for (uint32_t row = 0; row < 40; ++row)
                 for (uint32_t column = 0; column < columns; ++column)
-                    expected[size_t{row} * columns + column] = weight_at(of.view(), row, column);
-            check_rows(of.view(), expected.data());
+                    expected[size_t{row} * columns + column] =
+                        weight_at(weights.view(), row, column);
+            check_rows(weights.view(), expected.data());
         }
     }
 }

@@ -17,8 +17,8 @@ struct plan_arguments {
 };
 
 // Each returns the exit code.
-int show_plan(const plan_arguments &given);
-int drain_server(const plan_arguments &given);
-int rebalance_cluster(const plan_arguments &given);
+int show_plan(const plan_arguments &arguments);
+int drain_server(const plan_arguments &arguments);
+int rebalance_cluster(const plan_arguments &arguments);
 
 }  // namespace moorage::tool

@@ -9,12 +9,12 @@
 namespace moorage::tool {
 
 struct spans_arguments {
-    std::string cluster, out, home;
+    std::string cluster, out_file, home;
     uint64_t request = 0;
     setting_options settings;
 };
 
 // Asks every node for its spans and draws them. Returns the exit code.
-int draw_spans(const spans_arguments &given);
+int draw_spans(const spans_arguments &arguments);
 
 }  // namespace moorage::tool

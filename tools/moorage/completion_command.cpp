@@ -15,11 +15,11 @@ namespace {
 
 // Today, or SOURCE_DATE_EPOCH for a reproducible build.
 std::string date_of_page() {
-    const char *given = std::getenv("SOURCE_DATE_EPOCH");
-    const std::time_t when =
-        given && *given ? std::strtoll(given, nullptr, 10) : std::time(nullptr);
+    const char *epoch_text = std::getenv("SOURCE_DATE_EPOCH");
+    const std::time_t page_time =
+        epoch_text && *epoch_text ? std::strtoll(epoch_text, nullptr, 10) : std::time(nullptr);
     std::tm parts{};
-    gmtime_r(&when, &parts);
+    gmtime_r(&page_time, &parts);
     char text[40];
     std::strftime(text, sizeof(text), "%B ", &parts);  // the locale is C
     return core::format("{}{}, {}", text, parts.tm_mday, parts.tm_year + 1900);

@@ -12,63 +12,66 @@ namespace {
 
 using core::format;
 
-std::vector<const described_command *> all_of(const described_command &root) {
-    std::vector<const described_command *> all{&root};
-    for (const described_command &one : root.commands)
-        for (const described_command *below : all_of(one)) all.push_back(below);
-    return all;
+std::vector<const described_command *> all_commands(const described_command &root) {
+    std::vector<const described_command *> commands{&root};
+    for (const described_command &child : root.commands)
+        for (const described_command *descendant : all_commands(child))
+            commands.push_back(descendant);
+    return commands;
 }
 
-std::string name_of(const described_command &one) {
-    return one.path.substr(one.path.rfind(' ') + 1);  // npos + 1 is 0
+std::string name_of(const described_command &command) {
+    return command.path.substr(command.path.rfind(' ') + 1);  // npos + 1 is 0
 }
 
 // `text` with `mark` before each of `special`.
 std::string escaped(std::string_view text, std::string_view special, std::string_view mark) {
-    std::string to;
+    std::string output;
     for (const char c : text) {
-        if (special.find(c) != special.npos) to += mark;
-        to += c;
+        if (special.find(c) != special.npos) output += mark;
+        output += c;
     }
-    return to;
+    return output;
 }
 
 // Bash: finds the path of commands among the words, then completes for the word before.
 
-void append_bash_values(std::string &to, const described_command &one) {
-    for (const described_option &option : one.options) {
+void append_bash_values(std::string &script, const described_command &command) {
+    for (const described_option &option : command.options) {
         if (option.positional || option.kind == argument_kind::none) continue;
         std::string names;
         for (const std::string &name : option.names)
-            names += format("{}\"{}:{}\"", names.empty() ? "" : " | ", one.path, name);
-        to += "        " + names + ") ";
+            names += format("{}\"{}:{}\"", names.empty() ? "" : " | ", command.path, name);
+        script += "        " + names + ") ";
         if (option.kind == argument_kind::word)
-            to += format("words=\"{}\" files= ;;\n", fmt::join(option.words, " "));
+            script += format("words=\"{}\" files= ;;\n", fmt::join(option.words, " "));
         else
-            to += option.kind == argument_kind::file ? "words= files=1 ;;\n" : "words= files= ;;\n";
+            script +=
+                option.kind == argument_kind::file ? "words= files=1 ;;\n" : "words= files= ;;\n";
     }
 }
 
-std::string bash_words(const described_command &one) {
-    std::string to;
-    for (const described_command &below : one.commands) to += name_of(below) + " ";
-    for (const described_option &option : one.options)
-        if (!option.positional) to += option.names.back() + " ";
-    if (!to.empty()) to.pop_back();
-    return to;
+std::string bash_words(const described_command &command) {
+    std::string words;
+    for (const described_command &child : command.commands) words += name_of(child) + " ";
+    for (const described_option &option : command.options)
+        if (!option.positional) words += option.names.back() + " ";
+    if (!words.empty()) words.pop_back();
+    return words;
 }
 
 std::string bash_of(const described_command &program) {
     std::string paths, words, values;
-    for (const described_command *one : all_of(program)) {
-        if (!one->path.empty()) {
-            const std::string above = one->path.substr(0, one->path.size() - name_of(*one).size());
+    for (const described_command *command : all_commands(program)) {
+        if (!command->path.empty()) {
+            const std::string parent_path =
+                command->path.substr(0, command->path.size() - name_of(*command).size());
             paths += format("{}\"{}\"", paths.empty() ? "" : " | ",
-                            above.empty() ? " " + one->path : one->path);
+                            parent_path.empty() ? " " + command->path : command->path);
         }
-        words += format("        \"{}\") words=\"{}\" files={} ;;\n", one->path, bash_words(*one),
-                        one->commands.empty() ? "1" : "");
-        append_bash_values(values, *one);
+        words += format("        \"{}\") words=\"{}\" files={} ;;\n", command->path,
+                        bash_words(*command), command->commands.empty() ? "1" : "");
+        append_bash_values(values, *command);
     }
     return "# Completion of moorage for bash; made by \"moorage completion bash\".\n"
            "_moorage() {\n"
@@ -103,67 +106,68 @@ std::string bash_of(const described_command &program) {
 // Zsh: a function for each command, over _arguments.
 
 std::string zsh_text(std::string_view text) {
-    std::string to;
-    for (const char c : escaped(text, "[]:\\", "\\")) to += c == '\'' ? "'\\''" : std::string(1, c);
-    return to;
+    std::string output;
+    for (const char c : escaped(text, "[]:\\", "\\"))
+        output += c == '\'' ? "'\\''" : std::string(1, c);
+    return output;
 }
 
-std::string zsh_action(const described_option &one) {
-    if (one.kind == argument_kind::word) return format("({})", fmt::join(one.words, " "));
-    return one.kind == argument_kind::file || one.positional ? "_files" : " ";
+std::string zsh_action(const described_option &option) {
+    if (option.kind == argument_kind::word) return format("({})", fmt::join(option.words, " "));
+    return option.kind == argument_kind::file || option.positional ? "_files" : " ";
 }
 
-std::string zsh_specs(const described_command &one) {
-    std::string to;
-    for (const described_option &option : one.options) {
+std::string zsh_specs(const described_command &command) {
+    std::string specs;
+    for (const described_option &option : command.options) {
         const std::string help = zsh_text(option.help);
         if (option.positional) {
-            to += format(" \\\n        '{}:{}:{}'", option.repeatable ? "*" : "", help,
-                         zsh_action(option));
+            specs += format(" \\\n        '{}:{}:{}'", option.repeatable ? "*" : "", help,
+                            zsh_action(option));
             continue;
         }
         for (const std::string &name : option.names) {
-            to += format(" \\\n        '{}{}[{}]", option.repeatable ? "*" : "", name, help);
+            specs += format(" \\\n        '{}{}[{}]", option.repeatable ? "*" : "", name, help);
             if (option.kind != argument_kind::none)
-                to += format(":{}:{}", zsh_text(option.value), zsh_action(option));
-            to += "'";
+                specs += format(":{}:{}", zsh_text(option.value), zsh_action(option));
+            specs += "'";
         }
     }
-    return to;
+    return specs;
 }
 
-std::string function_of(const described_command &one) {
-    std::string to = "_moorage";
-    if (!one.path.empty()) to += "_" + one.path;
-    for (char &c : to)
+std::string function_of(const described_command &command) {
+    std::string name = "_moorage";
+    if (!command.path.empty()) name += "_" + command.path;
+    for (char &c : name)
         if (c == ' ' || c == '-') c = '_';
-    return to;
+    return name;
 }
 
 std::string zsh_of(const described_command &program) {
-    std::string to = "#compdef moorage\n# Made by \"moorage completion zsh\".\n";
-    for (const described_command *one : all_of(program)) {
-        to += function_of(*one) + "() {\n";
-        if (one->commands.empty()) {
-            to += "    _arguments" + zsh_specs(*one) + "\n}\n";
+    std::string script = "#compdef moorage\n# Made by \"moorage completion zsh\".\n";
+    for (const described_command *command : all_commands(program)) {
+        script += function_of(*command) + "() {\n";
+        if (command->commands.empty()) {
+            script += "    _arguments" + zsh_specs(*command) + "\n}\n";
             continue;
         }
         std::string names, calls;
-        for (const described_command &below : one->commands) {
-            names += format(" '{}:{}'", name_of(below), zsh_text(below.title));
-            calls += format("            {}) {} ;;\n", name_of(below), function_of(below));
+        for (const described_command &child : command->commands) {
+            names += format(" '{}:{}'", name_of(child), zsh_text(child.title));
+            calls += format("            {}) {} ;;\n", name_of(child), function_of(child));
         }
-        to +=
+        script +=
             "    local curcontext=$curcontext state line\n"
             "    local -a commands=(" +
-            names + ")\n    _arguments -C" + zsh_specs(*one) +
+            names + ")\n    _arguments -C" + zsh_specs(*command) +
             " \\\n        '1: :->command' '*:: :->rest'\n"
             "    case $state in\n"
             "        command) _describe command commands ;;\n"
             "        rest) case $line[1] in\n" +
             calls + "        esac ;;\n    esac\n}\n";
     }
-    return to +
+    return script +
            "if [ \"$funcstack[1]\" = _moorage ]; then _moorage \"$@\"\n"
            "else compdef _moorage moorage; fi\n";
 }
@@ -174,17 +178,18 @@ std::string fish_text(std::string_view text) { return "'" + escaped(text, "'\\",
 
 std::string fish_of(const described_command &program) {
     std::string paths, lines;
-    for (const described_command *one : all_of(program)) {
-        if (!one->path.empty()) paths += format(" {}", fish_text(one->path));
-        const std::string where = format("complete -c moorage -n '__moorage_at \"{}\"'", one->path);
-        for (const described_command &below : one->commands)
-            lines += format("{} -a {} -d {}\n", where, name_of(below), fish_text(below.title));
-        for (const described_option &option : one->options) {
+    for (const described_command *command : all_commands(program)) {
+        if (!command->path.empty()) paths += format(" {}", fish_text(command->path));
+        const std::string condition =
+            format("complete -c moorage -n '__moorage_at \"{}\"'", command->path);
+        for (const described_command &child : command->commands)
+            lines += format("{} -a {} -d {}\n", condition, name_of(child), fish_text(child.title));
+        for (const described_option &option : command->options) {
             if (option.positional) {
-                lines += where + " -F\n";
+                lines += condition + " -F\n";
                 continue;
             }
-            lines += where;
+            lines += condition;
             for (const std::string &name : option.names)
                 lines += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
             if (option.kind == argument_kind::word)

@@ -22,25 +22,25 @@ using namespace moorage::core;
 
 struct eval_arguments {
     model_run_options common;
-    node_run_options at;
+    node_run_options node_options;
     std::string text, windows;
-    bool figures = false;
+    bool shows_report = false;
 };
 
 json figures_of(const run_report &report) {
-    json all = {{"tokens", report.text.scored},
-                {"nll", report.text.nll},
-                {"perplexity", report.text.perplexity()}};
+    json figures = {{"tokens", report.text.scored},
+                    {"nll", report.text.nll},
+                    {"perplexity", report.text.perplexity()}};
     if (report.text.own_nll) {
-        all["own_routing"] = {{"nll", *report.text.own_nll},
-                              {"perplexity", std::exp(*report.text.own_nll)}};
-        all["nll_change"] = report.text.nll_change();
+        figures["own_routing"] = {{"nll", *report.text.own_nll},
+                                  {"perplexity", std::exp(*report.text.own_nll)}};
+        figures["nll_change"] = report.text.nll_change();
     }
     for (const text_report::part &part : report.text.parts)
-        all["parts"][part.name] = {
+        figures["parts"][part.name] = {
             {"tokens", part.scored}, {"nll", part.nll}, {"perplexity", std::exp(part.nll)}};
-    all["report"] = to_json(report);
-    return all;
+    figures["report"] = to_json(report);
+    return figures;
 }
 
 std::string line_of(const std::string &name, uint64_t scored, double nll) {
@@ -48,25 +48,26 @@ std::string line_of(const std::string &name, uint64_t scored, double nll) {
                   scored, nll, std::exp(nll));
 }
 
-int evaluate(const eval_arguments &given) {
-    auto config = config_of(given.common, given.at);
+int evaluate(const eval_arguments &arguments) {
+    auto config = config_of(arguments.common, arguments.node_options);
     if (!config) return fail(config.failure());
-    if (given.text.empty() == given.windows.empty())
+    if (arguments.text.empty() == arguments.windows.empty())
         return fail({"give --text FILE or --windows FILE.json, one of them", true});
-    config->text = given.text.empty() ? given.windows : given.text;
+    config->text = arguments.text.empty() ? arguments.windows : arguments.text;
     run_resources shared;
     if (const status done = shared.scan(config->plugin_paths); !done) return fail(done.failure());
     run_options options;
     progress shown("eval", 0);
     options.progress = [&](uint64_t tokens) { shown.advance(tokens); };
     std::string calls;
-    const auto report = given.at.cluster.empty()
-                            ? run(*config, shared, options)
-                            : run_at_server(*config, given.at, shared, options, calls);
+    const auto report =
+        arguments.node_options.cluster.empty()
+            ? run(*config, shared, options)
+            : run_at_server(*config, arguments.node_options, shared, options, calls);
     if (!report) return fail(report.failure());
     if (!calls.empty()) print_error(calls + "\n");
     const text_report &text = report->text;
-    if (given.common.json_file != "-") {
+    if (arguments.common.json_file != "-") {
         if (!text.parts.empty()) {
             print(format("  {:<20} {:>10} {:>10} {:>12}\n", "part", "tokens", "nll", "perplexity"));
             for (const text_report::part &part : text.parts)
@@ -79,10 +80,10 @@ int evaluate(const eval_arguments &given) {
                          perplexity_change(text)));
         }
         if (!report->version_names.empty()) print("  " + versions_text(*report) + "\n");
-        if (given.figures) print("\n" + to_text(*report));
+        if (arguments.shows_report) print("\n" + to_text(*report));
     }
-    if (!given.common.json_file.empty())
-        if (const status done = write_json(given.common.json_file, figures_of(*report)); !done)
+    if (!arguments.common.json_file.empty())
+        if (const status done = write_json(arguments.common.json_file, figures_of(*report)); !done)
             return fail(done.failure());
     return exit_ok;
 }
@@ -92,20 +93,21 @@ int evaluate(const eval_arguments &given) {
 command install_eval(parser &app) {
     parser *sub = app.add_subcommand(
         "eval", "compute the negative log-likelihood and the perplexity of a text");
-    const auto given = std::make_shared<eval_arguments>();
-    add_model_options(*sub, given->common);
-    add_node_options(*sub, given->at);
-    sub->add_option("--text", given->text, "text file to score, in windows of [source] window ids")
+    const auto arguments = std::make_shared<eval_arguments>();
+    add_model_options(*sub, arguments->common);
+    add_node_options(*sub, arguments->node_options);
+    sub->add_option("--text", arguments->text,
+                    "text file to score, in windows of [source] window ids")
         ->type_name("FILE");
-    sub->add_option("--windows", given->windows,
+    sub->add_option("--windows", arguments->windows,
                     "file to score: lists of ids or texts, or an object of parts with \"windows\"")
         ->type_name("FILE.json");
-    sub->add_flag("--report", given->figures, "also print the whole report of the run");
+    sub->add_flag("--report", arguments->shows_report, "also print the whole report of the run");
     sub->footer(
         "nll: mean of -log p of every token, without the first one of each window.\n"
         "If [run] prefill is 0, tokens are decoded one by one, as policies see them in "
         "generation.");
-    return [given] { return evaluate(*given); };
+    return [arguments] { return evaluate(*arguments); };
 }
 
 }  // namespace moorage::tool

@@ -29,10 +29,10 @@ using namespace moorage::core;
 
 struct generate_arguments {
     model_run_options common;
-    node_run_options at;
+    node_run_options node_options;
     prompt_options prompts;
     std::string node;  // asked instead of computing here
-    bool quiet = false, figures = false;
+    bool quiet = false, shows_report = false;
 };
 
 // The text of one prompt is printed while it arrives. Several texts would mix, so they are printed
@@ -47,7 +47,7 @@ public:
           text_(words, {}),
           shown_(&stops) {}
     bool streams() const { return streams_; }
-    void token(int32_t id) {
+    void print_token(int32_t id) {
         if (streams_) write(std::exchange(prompt_, "") + shown_.push(text_.push(id)));
     }
     void end(const text_report &done, bool to_stdout) {
@@ -107,7 +107,7 @@ uint32_t drawn_seed() {
 }
 
 // A node chooses tokens and computes by its own file.
-status check_asked(const generate_arguments &given) {
+status check_asked(const generate_arguments &arguments) {
     constexpr std::string_view choices[] = {"source.temperature",
                                             "source.top_p",
                                             "source.top_k",
@@ -117,19 +117,19 @@ status check_asked(const generate_arguments &given) {
                                             "source.frequency_penalty",
                                             "source.penalty_window",
                                             "run.seed"};
-    if (given.at.cluster.empty() || !given.at.server.empty())
+    if (arguments.node_options.cluster.empty() || !arguments.node_options.server.empty())
         return error{"--node NAME asks a node of --cluster, in place of --server", true};
-    const auto settings = read_settings(given.common.settings);
+    const auto settings = read_settings(arguments.common.settings);
     if (!settings) return settings.failure();
-    for (const override_value &one : *settings) {
-        const std::string key = format("{}.{}", one.section, one.key);
+    for (const override_value &setting : *settings) {
+        const std::string key = format("{}.{}", setting.section, setting.key);
         if (std::ranges::find(choices, key) == std::end(choices)) continue;
         return error{format("--node: a request carries a prompt alone, and a node chooses tokens "
                             "as [source] of its own file says; leave {} out",
-                            one.place.empty() ? "--set " + key : one.place),
+                            setting.place.empty() ? "--set " + key : setting.place),
                      true};
     }
-    if (given.figures || !given.common.json_file.empty())
+    if (arguments.shows_report || !arguments.common.json_file.empty())
         return error{
             "--node: the report of a run is its node's (moorage load has one of what was asked); "
             "leave it out",
@@ -137,78 +137,80 @@ status check_asked(const generate_arguments &given) {
     return success();
 }
 
-result<run_config> config_of(const generate_arguments &given) {
-    node_run_options at = given.at;
-    if (!given.node.empty()) {
-        if (const status fits = check_asked(given); !fits) return fits.failure();
-        at.server = given.node;
+result<run_config> config_of(const generate_arguments &arguments) {
+    node_run_options node_options = arguments.node_options;
+    if (!arguments.node.empty()) {
+        if (const status fits = check_asked(arguments); !fits) return fits.failure();
+        node_options.server = arguments.node;
     }
-    if (!given.prompts.given())
+    if (!arguments.prompts.has_prompts())
         return error{"give --prompt TEXT or --prompt-file FILE (- is standard input)", true};
-    auto config = config_of(given.common, at, generate_defaults());
+    auto config = config_of(arguments.common, node_options, generate_defaults());
     if (!config) return config;
-    auto prompts = read_prompts(given.prompts);
+    auto prompts = read_prompts(arguments.prompts);
     if (!prompts) return prompts.failure();
     config->prompts = std::move(*prompts);
     if (config->temperature > 0 && !config->seed_is_given) config->seed = drawn_seed();
     return config;
 }
 
-int ask(const generate_arguments &given, const run_config &config, run_resources &shared,
+int ask(const generate_arguments &arguments, const run_config &config, run_resources &shared,
         printer &shown) {
     const auto answers = ask_node(
-        config, given.node, shared, [&](int32_t id) { shown.token(id); },
+        config, arguments.node, shared, [&](int32_t id) { shown.print_token(id); },
         [&] { return shown.streams() && output_failed(); });
     if (!answers) return fail(answers.failure());
     shown.end(answers->text, /*to_stdout=*/true);
-    if (!given.quiet) print_error(answers->line + "\n");
+    if (!arguments.quiet) print_error(answers->line + "\n");
     return exit_ok;
 }
 
-std::string loading_text(const run_config &config, const model &of) {
+std::string loading_text(const run_config &config, const model &source_model) {
     return format("loading {}, {}", config.model.lexically_normal().filename().string(),
-                  human_bytes(static_cast<double>(of.sizes().total_bytes)));
+                  human_bytes(static_cast<double>(source_model.sizes().total_bytes)));
 }
 
-int generate(const generate_arguments &given) {
-    const auto config = config_of(given);
+int generate(const generate_arguments &arguments) {
+    const auto config = config_of(arguments);
     if (!config) return fail(config.failure());
     run_resources shared;
     if (const status done = shared.scan(config->plugin_paths); !done) return fail(done.failure());
     const auto opened = shared.open_model(config->model);
     if (!opened) return fail(opened.failure());
-    if (!(*opened)->words)
+    if (!(*opened)->loaded_tokenizer)
         return fail({format("{} has no tokenizer ({}), so there is no text; moorage run takes "
                             "windows of ids",
                             config->model.string(), tokenizer_place(config->model)),
                      true});
-    const auto ends = end_rules_of(*config, *(*opened)->of, (*opened)->words.get());
+    const auto ends =
+        end_rules_of(*config, *(*opened)->loaded_model, (*opened)->loaded_tokenizer.get());
     if (!ends) return fail(ends.failure());
-    const bool to_stdout = given.common.json_file != "-";
-    printer shown(*config, *(*opened)->words, ends->texts, to_stdout);
-    if (!given.node.empty()) return ask(given, *config, shared, shown);
-    loading_line loading(loading_text(*config, *(*opened)->of), given.quiet);
+    const bool to_stdout = arguments.common.json_file != "-";
+    printer shown(*config, *(*opened)->loaded_tokenizer, ends->texts, to_stdout);
+    if (!arguments.node.empty()) return ask(arguments, *config, shared, shown);
+    loading_line loading(loading_text(*config, *(*opened)->loaded_model), arguments.quiet);
     run_options options;
     options.on_token = [&](uint64_t, int32_t id) {
         loading.wipe();
-        shown.token(id);
+        shown.print_token(id);
     };
     options.stop = [&] { return shown.streams() && output_failed(); };
-    options.own_routing = given.figures || !given.common.json_file.empty();
+    options.own_routing = arguments.shows_report || !arguments.common.json_file.empty();
     std::string calls;
-    const auto report = given.at.cluster.empty()
-                            ? run(*config, shared, options)
-                            : run_at_server(*config, given.at, shared, options, calls);
+    const auto report =
+        arguments.node_options.cluster.empty()
+            ? run(*config, shared, options)
+            : run_at_server(*config, arguments.node_options, shared, options, calls);
     loading.wipe();
     if (!report) return fail(report.failure());
     shown.end(report->text, to_stdout);
-    if (!given.quiet) print_figures(*config, *report);
-    if (!given.quiet && !calls.empty()) print_error(calls + "\n");
+    if (!arguments.quiet) print_figures(*config, *report);
+    if (!arguments.quiet && !calls.empty()) print_error(calls + "\n");
     for (const std::string &warning : report->warnings)
-        if (!given.quiet) print_error(format("moorage: warning: {}\n", warning));
-    if (given.figures) print_error("\n" + to_text(*report));
-    if (!given.common.json_file.empty())
-        if (const status done = write_json(given.common.json_file, to_json(*report)); !done)
+        if (!arguments.quiet) print_error(format("moorage: warning: {}\n", warning));
+    if (arguments.shows_report) print_error("\n" + to_text(*report));
+    if (!arguments.common.json_file.empty())
+        if (const status done = write_json(arguments.common.json_file, to_json(*report)); !done)
             return fail(done.failure());
     return exit_ok;
 }
@@ -217,29 +219,29 @@ int generate(const generate_arguments &given) {
 
 command install_generate(parser &app) {
     parser *sub = app.add_subcommand("generate", "continue a prompt with a model");
-    const auto given = std::make_shared<generate_arguments>();
-    add_model_options(*sub, given->common);
-    add_node_options(*sub, given->at);
-    sub->add_option("--node", given->node,
+    const auto arguments = std::make_shared<generate_arguments>();
+    add_model_options(*sub, arguments->common);
+    add_node_options(*sub, arguments->node_options);
+    sub->add_option("--node", arguments->node,
                     "ask the running node of this server of --cluster; compute nothing here")
         ->type_name("NAME");
-    add_prompt_options(*sub, given->prompts, given->common.settings);
-    add_flag_of_key(*sub, given->common.settings, "--temperature",
+    add_prompt_options(*sub, arguments->prompts, arguments->common.settings);
+    add_flag_of_key(*sub, arguments->common.settings, "--temperature",
                     "0: always the most probable token; above 0: tokens are drawn; default 0.8");
-    add_flag_of_key(*sub, given->common.settings, "--top-k",
+    add_flag_of_key(*sub, arguments->common.settings, "--top-k",
                     "draw from this many of the most probable tokens, 0: all; default 40");
     add_flag_of_key(
-        *sub, given->common.settings, "--top-p",
+        *sub, arguments->common.settings, "--top-p",
         "draw from the most probable tokens with this total probability, 1: all; default 0.95");
-    add_flag_of_key(*sub, given->common.settings, "--min-p",
+    add_flag_of_key(*sub, arguments->common.settings, "--min-p",
                     "draw from tokens with at least this share of the largest probability, 0: all; "
                     "default 0.05");
     for (const char *flag : {"--repetition-penalty", "--presence-penalty", "--frequency-penalty",
                              "--penalty-window", "--stop", "--stop-id"})
-        add_flag_of_key(*sub, given->common.settings, flag);
-    sub->add_flag("--report", given->figures, "also print the whole report of the run");
-    sub->add_flag("-q,--quiet", given->quiet, "print only the text");
-    return [given] { return generate(*given); };
+        add_flag_of_key(*sub, arguments->common.settings, flag);
+    sub->add_flag("--report", arguments->shows_report, "also print the whole report of the run");
+    sub->add_flag("-q,--quiet", arguments->quiet, "print only the text");
+    return [arguments] { return generate(*arguments); };
 }
 
 }  // namespace moorage::tool

@@ -18,41 +18,41 @@ namespace {
 
 using namespace moorage::core;
 
-std::string line_of(const std::string &path, const figure &one) {
+std::string figure_line(const std::string &path, const figure &entry) {
     constexpr size_t path_columns = 34;
     // A longer one has a line of its own.
     const bool wide = path.size() > path_columns;
     std::string text = (wide ? path + "\n" : "") + padded_right(wide ? "" : path, path_columns) +
-                       " " + padded_right(name_of(one.unit), 11) + " ";
-    std::string said(one.meaning);
-    if (!one.where.empty()) said += format(" ({})", one.where);
-    std::string all, lead = text;
-    for (const std::string &part : wrapped(said, text_columns - 47)) {
-        all += lead + part + "\n";
+                       " " + padded_right(name_of(entry.unit), 11) + " ";
+    std::string meaning(entry.meaning);
+    if (!entry.condition.empty()) meaning += format(" ({})", entry.condition);
+    std::string lines, lead = text;
+    for (const std::string &part : wrapped(meaning, text_columns - 47)) {
+        lines += lead + part + "\n";
         lead = std::string(47, ' ');
     }
-    return all;
+    return lines;
 }
 
-std::string one_figure(const std::string &path, const figure &one) {
-    std::string text = format("{}: {}\n", path, one.meaning);
-    text += labelled("unit", name_of(one.unit));
-    if (!one.where.empty()) text += labelled("where", one.where);
-    if (one.better != wanted::neither)
-        text += labelled("better", one.better == wanted::larger ? "larger" : "smaller");
-    text += labelled("in tables", one.label);
+std::string figure_help(const std::string &path, const figure &entry) {
+    std::string text = format("{}: {}\n", path, entry.meaning);
+    text += labelled("unit", name_of(entry.unit));
+    if (!entry.condition.empty()) text += labelled("where", entry.condition);
+    if (entry.better != better_when::neither)
+        text += labelled("better", entry.better == better_when::larger ? "larger" : "smaller");
+    text += labelled("in tables", entry.label);
     return text;
 }
 
 std::string text_of_figure(const std::string &topic) {
     auto path = path_of_figure(topic);
     if (!path) path = path_of_label(topic);
-    return path ? one_figure(*path, *find_figure(*path)) : "";
+    return path ? figure_help(*path, *find_figure(*path)) : "";
 }
 
 std::string text_of_heading(const std::string &topic) {
-    const figure *one = find_heading(topic);
-    return one ? one_figure(std::string(one->label), *one) : "";
+    const figure *heading = find_heading(topic);
+    return heading ? figure_help(std::string(heading->label), *heading) : "";
 }
 
 std::string text_of_cause(const std::string &topic) {
@@ -78,19 +78,19 @@ std::vector<std::string> known_topics(parser &app) {
     std::vector<std::string> known = key_topics();
     for (const parser *leaf : app.leaves()) known.push_back(words_of(*leaf));
     known.push_back("figures");
-    for (const auto &[name, of] : all_figures()) {
+    for (const auto &[name, entry] : all_figures()) {
         known.push_back(name);
         known.push_back(name.substr(name.rfind('.') + 1));  // all of it where there is no point
-        known.emplace_back(of->label);
+        known.emplace_back(entry->label);
     }
-    for (const figure &one : heading_words()) known.emplace_back(one.label);
+    for (const figure &heading : heading_words()) known.emplace_back(heading.label);
     for (size_t i = 0; i < cause_count; ++i) known.emplace_back(label_of(static_cast<cause>(i)));
     return known;
 }
 
 std::string text_of_command(const parser &app, const std::string &topic) {
-    const parser *of = app.find(topic);
-    return of ? of->help() : "";
+    const parser *command_parser = app.find(topic);
+    return command_parser ? command_parser->help() : "";
 }
 
 int help(parser &app, const std::string &topic, bool markdown) {
@@ -107,7 +107,7 @@ int help(parser &app, const std::string &topic, bool markdown) {
             {format("help {}: --markdown is of keys: moorage help keys --markdown", topic), true});
     std::string text;
     if (topic == "figures")
-        for (const auto &[path, one] : all_figures()) text += line_of(path, *one);
+        for (const auto &[path, entry] : all_figures()) text += figure_line(path, *entry);
     else if (topic == "keys")
         text = markdown ? markdown_of_keys() : text_of_keys();
     else if (topic == "units")
@@ -115,8 +115,8 @@ int help(parser &app, const std::string &topic, bool markdown) {
     else {  // a word may be several: "run", "tokens", "network"
         text = text_of_command(app, topic);
         for (const auto part : {text_of_figure, text_of_heading, text_of_cause, text_of_topic})
-            if (const std::string more = part(topic); !more.empty())
-                text += (text.empty() ? "" : "\n") + more;
+            if (const std::string section = part(topic); !section.empty())
+                text += (text.empty() ? "" : "\n") + section;
     }
     print(text);
     if (!text.empty()) return exit_ok;

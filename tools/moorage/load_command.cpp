@@ -49,44 +49,46 @@ constexpr uint32_t requests_max = 65536;  // of each home
 std::atomic<bool> asked_to_stop = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-void keep_stop(int) { asked_to_stop = true; }
+void handle_stop_signal(int) { asked_to_stop = true; }
 
 // The source of prompts: the ids of a text, or random ids.
 class prompts {
 public:
-    static result<prompts> make(const load_arguments &given, const opened_model &from,
+    static result<prompts> make(const load_arguments &arguments, const opened_model &opened,
                                 uint64_t seed) {
-        prompts made(from.of->config().vocabulary, seed);
-        if (given.texts.empty()) return made;
-        const auto file = mapped_file::open(given.texts);
+        prompts source(opened.loaded_model->config().vocabulary, seed);
+        if (arguments.texts.empty()) return source;
+        const auto file = mapped_file::open(arguments.texts);
         if (!file) return file.failure();
-        if (!from.words)
+        if (!opened.loaded_tokenizer)
             return error{format("{}: text needs a tokenizer, and {} has none; leave --text out "
                                 "for ids by chance",
-                                given.texts, from.of->directory().string()),
+                                arguments.texts, opened.loaded_model->directory().string()),
                          true};
         const auto bytes = file->bytes();
         const std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
-        if (const status read = check_utf8(text, given.texts); !read) return read.failure();
-        auto ids = from.words->encode(text, {});
-        if (!ids) return error{format("{}: {}", given.texts, ids.failure().text)};
-        if (ids->empty()) return error{format("{}: no text", given.texts), true};
-        made.text_ = std::move(*ids);
-        return made;
+        if (const status read = check_utf8(text, arguments.texts); !read) return read.failure();
+        auto ids = opened.loaded_tokenizer->encode(text, {});
+        if (!ids) return error{format("{}: {}", arguments.texts, ids.failure().text)};
+        if (ids->empty()) return error{format("{}: no text", arguments.texts), true};
+        source.text_ = std::move(*ids);
+        return source;
     }
-    std::vector<int32_t> next(const home_arrival &of) {
-        const uint32_t count = std::max(of.of.input_tokens, 1u);
+    std::vector<int32_t> next(const home_arrival &arrival) {
+        const uint32_t count = std::max(arrival.times.input_tokens, 1u);
         std::vector<int32_t> ids;
-        if (of.from && of.from->has_token_ids()) {
-            const uint64_t begin = of.from->request_offsets()[of.of.trace_request];
-            const uint64_t length = of.from->request_offsets()[of.of.trace_request + 1] - begin;
+        if (arrival.request_trace && arrival.request_trace->has_token_ids()) {
+            const uint64_t begin =
+                arrival.request_trace->request_offsets()[arrival.times.trace_request];
+            const uint64_t length =
+                arrival.request_trace->request_offsets()[arrival.times.trace_request + 1] - begin;
             for (uint64_t i = 0; i < count; ++i)
-                ids.push_back(of.from->token_id(begin + i % length));
+                ids.push_back(arrival.request_trace->token_id(begin + i % length));
             return ids;
         }
         for (uint32_t i = 0; i < count; ++i)
             ids.push_back(text_.empty() ? static_cast<int32_t>(chance_.below(vocabulary_))
-                                        : text_[at_++ % text_.size()]);
+                                        : text_[next_position_++ % text_.size()]);
         return ids;
     }
 
@@ -95,10 +97,10 @@ private:
     uint32_t vocabulary_;
     random_stream chance_;
     std::vector<int32_t> text_;
-    size_t at_ = 0;
+    size_t next_position_ = 0;
 };
 
-result<std::vector<load_request>> make_requests(const load_arguments &given,
+result<std::vector<load_request>> make_requests(const load_arguments &arguments,
                                                 const run_config &config, run_resources &shared,
                                                 const node_setup &setup) {
     const cluster_config &cluster = *config.cluster;
@@ -111,37 +113,38 @@ result<std::vector<load_request>> make_requests(const load_arguments &given,
     if (!scene) return scene.failure();
     auto arrivals = arrivals_of_homes(config, shared, *scene, requests_max);
     if (!arrivals) return arrivals.failure();
-    auto from = prompts::make(given, *setup.opened, config.seed);
-    if (!from) return from.failure();
+    auto prompt_source = prompts::make(arguments, *setup.opened, config.seed);
+    if (!prompt_source) return prompt_source.failure();
     const size_t servers = setup.plan.servers.size();
-    std::vector<bool> wanted(servers, given.homes.empty());
-    for (const std::string &home : given.homes) {
-        const auto at = server_named(setup.plan, home);
-        if (!at) return at.failure();
-        wanted[*at] = true;
+    std::vector<bool> is_asked(servers, arguments.homes.empty());
+    for (const std::string &home : arguments.homes) {
+        const auto server = server_named(setup.plan, home);
+        if (!server) return server.failure();
+        is_asked[*server] = true;
     }
-    std::vector<load_request> all;
-    for (const home_arrival &one : *arrivals) {
-        auto ids = from->next(one);
-        if (one.home >= servers) continue;  // a user of the radio, not a node
-        if (!wanted[one.home]) continue;
-        all.push_back(
-            {one.home, one.of.arrived_ns, {std::move(ids), std::max(one.of.output_tokens, 1u), 0}});
+    std::vector<load_request> requests;
+    for (const home_arrival &arrival : *arrivals) {
+        auto ids = prompt_source->next(arrival);
+        if (arrival.home >= servers) continue;  // a user of the radio, not a node
+        if (!is_asked[arrival.home]) continue;
+        requests.push_back({arrival.home,
+                            arrival.times.arrived_ns,
+                            {std::move(ids), std::max(arrival.times.output_tokens, 1u), 0}});
     }
-    if (all.empty())
+    if (requests.empty())
         return error{format("{}: no server that is asked has a workload", cluster.place), true};
-    return all;
+    return requests;
 }
 
-std::vector<std::optional<node_counts>> look_at(const cluster_config &of) {
-    std::vector<std::optional<node_counts>> all;
-    for (const cluster_server &one : of.servers) {
-        all.emplace_back();
-        if (one.status.empty()) continue;
-        if (const auto said = http_get(one.status, "/status", node_answer_ns); said)
-            all.back() = counts_of(json::parse(*said, nullptr, false), of.servers.size());
+std::vector<std::optional<node_counts>> read_node_counts(const cluster_config &cluster) {
+    std::vector<std::optional<node_counts>> counts;
+    for (const cluster_server &server : cluster.servers) {
+        counts.emplace_back();
+        if (server.status.empty()) continue;
+        if (const auto reply = http_get(server.status, "/status", node_answer_ns); reply)
+            counts.back() = counts_of(json::parse(*reply, nullptr, false), cluster.servers.size());
     }
-    return all;
+    return counts;
 }
 
 // One line of JSON for each request.
@@ -152,87 +155,90 @@ std::string answers_of(const node_setup &setup, const std::vector<load_request> 
         return ns == MOORAGE_NEVER ? json() : json(static_cast<double>(ns) / 1e6);
     };
     for (size_t i = 0; i < requests.size(); ++i) {
-        const load_outcome &one = outcomes[i];
+        const load_outcome &outcome = outcomes[i];
         json line = {{"home", setup.plan.servers[requests[i].home].name},
-                     {"end", name_of(one.how)},
-                     {"number", one.number},
+                     {"end", name_of(outcome.end)},
+                     {"number", outcome.number},
                      {"at_ms", ms(requests[i].at_ns)},
-                     {"sent_ms", ms(one.sent_ns)},
-                     {"first_ms", ms(one.first_ns)},
-                     {"ended_ms", ms(one.ended_ns)},
-                     {"queued_ms", one.queued_us / 1e3},
-                     {"prompt", requests[i].of.ids},
-                     {"ids", one.written}};
-        if (!one.text.empty()) line["why"] = one.text;
-        if (setup.opened->words) line["text"] = setup.opened->words->decode(one.written, {});
+                     {"sent_ms", ms(outcome.sent_ns)},
+                     {"first_ms", ms(outcome.first_ns)},
+                     {"ended_ms", ms(outcome.ended_ns)},
+                     {"queued_ms", outcome.queued_us / 1e3},
+                     {"prompt", requests[i].request.ids},
+                     {"ids", outcome.written}};
+        if (!outcome.text.empty()) line["why"] = outcome.text;
+        if (setup.opened->loaded_tokenizer)
+            line["text"] = setup.opened->loaded_tokenizer->decode(outcome.written, {});
         text += line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
     }
     return text;
 }
 
 // Shows the same cluster in virtual time, beside the measured one.
-status tell_beside(const load_arguments &given, const run_config &asked, run_resources &shared,
-                   const run_report &real) {
-    auto overrides = read_settings(given.common.settings);
+status print_beside_emulated(const load_arguments &arguments, const run_config &measured_config,
+                             run_resources &shared, const run_report &real) {
+    auto overrides = read_settings(arguments.common.settings);
     if (!overrides) return overrides.failure();
-    auto config = load_run_config(given.common.cluster, *overrides, read_for::nodes);
+    auto config = load_run_config(arguments.common.cluster, *overrides, read_for::nodes);
     if (!config) return config.failure();
-    config->cluster->requests = asked.cluster->requests;
-    config->cluster->faster = asked.cluster->faster;
+    config->cluster->requests = measured_config.cluster->requests;
+    config->cluster->rate_factor = measured_config.cluster->rate_factor;
     auto emulated = run_either(*config, shared, {});
     if (!emulated) return emulated.failure();
-    comparison both{
+    comparison side_by_side{
         .title = "nodes, and the same cluster emulated", .trace = {}, .shape = {}, .rows = {}};
-    both.rows.push_back({.report = real});
-    both.rows.push_back({.report = std::move(*emulated)});
-    print(to_text(both));
+    side_by_side.rows.push_back({.report = real});
+    side_by_side.rows.push_back({.report = std::move(*emulated)});
+    print(to_text(side_by_side));
     return success();
 }
 
-status tell(const load_arguments &given, const run_config &config, run_resources &shared,
-            const run_report &report) {
-    if (given.json_file != "-") {
+status report_outcome(const load_arguments &arguments, const run_config &config,
+                      run_resources &shared, const run_report &report) {
+    if (arguments.json_file != "-") {
         print(summary_of(report) + "\n");
         print(to_text(report));
     }
-    if (!given.json_file.empty())
-        if (const status done = write_json(given.json_file, to_json(report)); !done) return done;
-    return given.emulate ? tell_beside(given, config, shared, report) : success();
+    if (!arguments.json_file.empty())
+        if (const status done = write_json(arguments.json_file, to_json(report)); !done)
+            return done;
+    return arguments.emulate ? print_beside_emulated(arguments, config, shared, report) : success();
 }
 
-int ask_all(const load_arguments &given) {
-    auto config = node_config_of(given.common, given.weights);
+int send_requests(const load_arguments &arguments) {
+    auto config = node_config_of(arguments.common, arguments.weights);
     if (!config) return fail(config.failure());
     run_resources shared;
     if (const status done = shared.scan(config->plugin_paths); !done) return fail(done.failure());
     const auto setup = set_up_node(*config, "", shared);
     if (!setup) return fail(setup.failure());
-    if (given.requests != 0) config->cluster->requests = given.requests;
-    config->cluster->faster = given.faster;
-    const auto requests = make_requests(given, *config, shared, *setup);
+    if (arguments.requests != 0) config->cluster->requests = arguments.requests;
+    config->cluster->rate_factor = arguments.faster;
+    const auto requests = make_requests(arguments, *config, shared, *setup);
     if (!requests) return fail(requests.failure());
-    auto over = open_wire(*config, shared.policies(), setup->plan, wire_calls::beside);
-    if (!over) return fail(over.failure());
-    for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, keep_stop);
+    auto wire = open_wire(*config, shared.policies(), setup->plan, wire_calls::beside);
+    if (!wire) return fail(wire.failure());
+    for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, handle_stop_signal);
     load_options options;
-    options.patience_ns = static_cast<uint64_t>(given.patience_s * 1e9);
+    options.patience_ns = static_cast<uint64_t>(arguments.patience_s * 1e9);
     options.stop = [] { return asked_to_stop.load(); };
     load_seen seen;
-    seen.before = look_at(*config->cluster);
-    const auto outcomes = run_load(**over, setup->plan, draw_incarnation(), *requests, options);
+    seen.start = read_node_counts(*config->cluster);
+    const auto outcomes = run_load(**wire, setup->plan, draw_incarnation(), *requests, options);
     // A node notes its figures four times a second.
     std::this_thread::sleep_for(std::chrono::milliseconds(400));
-    seen.after = look_at(*config->cluster);
+    seen.end = read_node_counts(*config->cluster);
     run_report report = report_of(setup->plan, *requests, outcomes, seen);
     report.profile = "host";
     report.seed = config->seed;
     report.title = config->title;
     report.cluster->policy = config->placement.plugin;
-    if (!given.answers.empty())
-        if (const status done = write_text(given.answers, answers_of(*setup, *requests, outcomes));
+    if (!arguments.answers.empty())
+        if (const status done =
+                write_text(arguments.answers, answers_of(*setup, *requests, outcomes));
             !done)
             return fail(done.failure());
-    if (const status done = tell(given, *config, shared, report); !done)
+    if (const status done = report_outcome(arguments, *config, shared, report); !done)
         return fail(done.failure());
     return ends_of(outcomes)[0] == outcomes.size() ? exit_ok : exit_failed;
 }
@@ -242,49 +248,49 @@ int ask_all(const load_arguments &given) {
 command install_load(parser &app) {
     parser *sub = app.add_subcommand(
         "load", "send requests to the entry nodes of a cluster, and measure them");
-    const auto given = std::make_shared<load_arguments>();
-    sub->add_option("cluster", given->common.cluster, "the cluster's TOML file")
+    const auto arguments = std::make_shared<load_arguments>();
+    sub->add_option("cluster", arguments->common.cluster, "the cluster's TOML file")
         ->required()
         ->type_name("CLUSTER.toml");
-    sub->add_option("--home", given->homes, "ask only this entry node; repeatable")
+    sub->add_option("--home", arguments->homes, "ask only this entry node; repeatable")
         ->type_name("NAME")
         ->take_all()
         ->expected(1);
     sub->add_option(
-           "--requests", given->requests,
+           "--requests", arguments->requests,
            "number of requests to each entry node; default: [cluster] requests or duration_s")
         ->type_name("N")
         ->range(1u, requests_max);
-    sub->add_option("--text", given->texts,
+    sub->add_option("--text", arguments->texts,
                     "cut prompts from this text; default: the trace's token ids, else random ids")
         ->type_name("FILE");
-    sub->add_old_option("--texts", given->texts, "--text");
-    sub->add_option("--weights", given->weights,
+    sub->add_old_option("--texts", arguments->texts, "--text");
+    sub->add_option("--weights", arguments->weights,
                     "model directory; default: [[cluster.models]] weights")
         ->type_name("DIR");
-    sub->add_option("--faster", given->faster,
+    sub->add_option("--faster", arguments->faster,
                     "send requests F times as often as the workloads say")
         ->type_name("F")
         ->range(1e-3, 1e6);
-    sub->add_option("--patience", given->patience_s,
+    sub->add_option("--patience", arguments->patience_s,
                     "timeout: time without an answer after which a request counts as late (60 s)")
         ->type_name("S")
-        ->in(quantity_unit::s)
+        ->in_unit(quantity_unit::s)
         ->range(0.001, 1e6);
-    sub->add_option("--answers", given->answers,
+    sub->add_option("--answers", arguments->answers,
                     "write the times and the text of each request, as JSON lines")
         ->type_name("FILE");
-    sub->add_flag("--emulate", given->emulate,
+    sub->add_flag("--emulate", arguments->emulate,
                   "also emulate the same cluster, and show both side by side");
-    add_settings(*sub, given->common.settings);
-    add_json(*sub, given->json_file, "the report");
+    add_settings(*sub, arguments->common.settings);
+    add_json(*sub, arguments->json_file, "the report");
     sub->footer(
         "The requests are those of an emulated run of the file. Their lengths and times follow "
         "its\n"
         "[[cluster.workloads]]. Times count from the moment at which a request was due. Exit code "
         "1: some requests\n"
         "have no answer.");
-    return [given] { return ask_all(*given); };
+    return [arguments] { return send_requests(*arguments); };
 }
 
 }  // namespace moorage::tool

@@ -39,9 +39,9 @@ constexpr const char *outputs[] = {"--json",     "--html", "--csv",    "--rows",
                                    "--timeline", "--out",  "--answers"};
 
 // The system refused memory or a thread to this process.
-int refused(const char *what, const char *limits) {
+int refused(const char *problem, const char *limits) {
     return fail(
-        {core::format("{}; limits of this process: {} (`ulimit -a` shows them)", what, limits)});
+        {core::format("{}; limits of this process: {} (`ulimit -a` shows them)", problem, limits)});
 }
 
 }  // namespace
@@ -67,27 +67,27 @@ int guarded(const command &action) {
 namespace {
 
 // Runs the command in a child process, so that this process can report how it ended.
-int supervised(const command &action, const given_values &files) {
+int supervised(const command &action, const option_values &files) {
     if (is_one_process()) return guarded(action);
     core::supervision supervision;
     supervision.print = print_for_child;
-    const core::ending how = core::supervise(
+    const core::ending process_end = core::supervise(
         [&](const core::sender &) {
             print_through_parent();
             return guarded(action);
         },
         supervision);
-    if (!how.forked.empty())
-        core::log_warning(
-            core::format("{} made a second process of this one, which was ended", how.forked));
-    if (how.finished) return finish_output(how.exit_code);
+    if (!process_end.forked.empty())
+        core::log_warning(core::format("{} made a second process of this one, which was ended",
+                                       process_end.forked));
+    if (process_end.finished) return finish_output(process_end.exit_code);
     core::remove_partial_files(0);
-    fail({how.text()});
+    fail({process_end.text()});
     for (const auto &[option, file] : files)
         if (option == "--json")
-            if (const auto done = write_json(file, {{"failed", core::to_json(how)}}); !done)
+            if (const auto done = write_json(file, {{"failed", core::to_json(process_end)}}); !done)
                 fail(done.failure());
-    return finish_output(how.policy_died() ? exit_policy_died : exit_failed);
+    return finish_output(process_end.policy_died() ? exit_policy_died : exit_failed);
 }
 
 }  // namespace
@@ -122,24 +122,24 @@ int run(int argc, char **argv) {
         serving.emplace_back(app.last_subcommand(), std::move(action));
     }
     // Keys are the same for all commands. A command without use for them says so.
-    setting_options useless;
-    std::vector<parser *> without;
+    setting_options unused_settings;
+    std::vector<parser *> commands_without_keys;
     for (parser *leaf : app.leaves())
         if (!leaf->has_option("--set")) {
-            add_set(*leaf, useless);
-            without.push_back(leaf);
+            add_set(*leaf, unused_settings);
+            commands_without_keys.push_back(leaf);
         }
-    if (const auto told = app.parse(argc, argv)) return *told;
+    if (const auto exit_code = app.parse(argc, argv)) return *exit_code;
     keep_output_apart();
     if (verbose) core::set_log_level(core::log_level::info);
-    const given_values files = app.given(outputs);
+    const option_values files = app.values_of(outputs);
     if (const core::status distinct = check_outputs(files); !distinct)
         return fail(distinct.failure());
     if (const core::status apart = check_inputs(files, argc, argv); !apart)
         return fail(apart.failure());
-    for (const parser *leaf : without)
-        if (leaf->parsed() && !useless.set.empty())
-            if (const auto checked = read_alone(useless, leaf->name(), {}); !checked)
+    for (const parser *leaf : commands_without_keys)
+        if (leaf->parsed() && !unused_settings.set.empty())
+            if (const auto checked = read_alone(unused_settings, leaf->name(), {}); !checked)
                 return fail(checked.failure());
     for (const auto &[command, action] : commands)
         if (command->parsed()) return supervised(action, files);

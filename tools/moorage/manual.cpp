@@ -13,91 +13,92 @@ using core::format;
 
 // Plain text without requests or escapes. Each sentence begins a line.
 std::string plain(std::string_view text) {
-    std::string to;
+    std::string output;
     for (const char c : text) {
-        if (c == ' ' && to.ends_with('.')) {
-            to += '\n';
+        if (c == ' ' && output.ends_with('.')) {
+            output += '\n';
             continue;
         }
-        if ((c == '.' || c == '\'') && (to.empty() || to.ends_with('\n'))) to += "\\&";
+        if ((c == '.' || c == '\'') && (output.empty() || output.ends_with('\n'))) output += "\\&";
         if (c == '\\')
-            to += "\\e";
+            output += "\\e";
         else if (c == '-')
-            to += "\\-";
+            output += "\\-";
         else
-            to += c;
+            output += c;
     }
-    return to;
+    return output;
 }
 
 // Words of one line, for use after a macro. None is read as a macro itself.
 std::string words(std::string_view text) {
-    std::string to;
+    std::string output;
     for (const std::string &word : core::split(text, ' '))
-        if (!word.empty()) to += (to.empty() ? "\\&" : " \\&") + plain(word);
-    return to;
+        if (!word.empty()) output += (output.empty() ? "\\&" : " \\&") + plain(word);
+    return output;
 }
 
 std::string flag(const std::string &name) { return "Fl " + words(name.substr(1)); }
 
 // All its names: "Fl \&-json Ar \&FILE".
-std::string heading(const described_option &one) {
-    std::string to;
-    for (const std::string &name : one.names)
-        to += (to.empty() ? "" : " , ") + (one.positional ? "Ar " + words(name) : flag(name));
-    if (!one.positional && !one.value.empty()) to += " Ar " + words(one.value);
-    return to;
+std::string heading(const described_option &option) {
+    std::string output;
+    for (const std::string &name : option.names)
+        output +=
+            (output.empty() ? "" : " , ") + (option.positional ? "Ar " + words(name) : flag(name));
+    if (!option.positional && !option.value.empty()) output += " Ar " + words(option.value);
+    return output;
 }
 
 // The help text, then further facts of the table of options.
-std::string explanation(const described_option &one) {
-    std::string to = one.help, more;
-    const auto add = [&](const std::string &part) { more += (more.empty() ? "" : "; ") + part; };
-    if (one.required) add("required");
-    if (!one.words.empty()) add("one of " + core::listed(one.words, "or"));
-    if (!one.bounds.empty()) add("from " + one.bounds);
-    if (!one.fallback.empty()) add("default " + one.fallback);
-    if (!more.empty()) to += format(" ({})", more);
-    return plain(to);
+std::string explanation(const described_option &option) {
+    std::string output = option.help, facts;
+    const auto add = [&](const std::string &part) { facts += (facts.empty() ? "" : "; ") + part; };
+    if (option.required) add("required");
+    if (!option.words.empty()) add("one of " + core::listed(option.words, "or"));
+    if (!option.bounds.empty()) add("from " + option.bounds);
+    if (!option.fallback.empty()) add("default " + option.fallback);
+    if (!facts.empty()) output += format(" ({})", facts);
+    return plain(output);
 }
 
-std::string options_of(const described_command &one) {
-    std::string to;
-    for (const described_option &option : one.options)
+std::string options_of(const described_command &command) {
+    std::string output;
+    for (const described_option &option : command.options)
         if (option.names.back() != "--help")
-            to += format(".It {}\n{}\n", heading(option), explanation(option));
-    return to.empty() ? "" : ".Bl -tag -width Ds\n" + to + ".El\n";
+            output += format(".It {}\n{}\n", heading(option), explanation(option));
+    return output.empty() ? "" : ".Bl -tag -width Ds\n" + output + ".El\n";
 }
 
-std::string synopsis(const described_command &one) {
-    std::string to = ".Nm " + words("moorage " + one.path) + "\n.Op Ar \\&options\n";
-    for (const described_option &option : one.options)
+std::string synopsis(const described_command &command) {
+    std::string output = ".Nm " + words("moorage " + command.path) + "\n.Op Ar \\&options\n";
+    for (const described_option &option : command.options)
         if (option.positional)
-            to += format(".{} {}{}\n", option.required ? "Ar" : "Op Ar", words(option.names[0]),
-                         option.repeatable ? " \\&..." : "");
-    return to;
+            output += format(".{} {}{}\n", option.required ? "Ar" : "Op Ar", words(option.names[0]),
+                             option.repeatable ? " \\&..." : "");
+    return output;
 }
 
 std::string paragraphs(const std::string &text) {
-    std::string to;
+    std::string output;
     for (const std::string &line : core::split(text, '\n'))
-        to += line.empty() ? ".Pp\n" : plain(line.substr(line.find_first_not_of(' '))) + "\n";
-    return to;
+        output += line.empty() ? ".Pp\n" : plain(line.substr(line.find_first_not_of(' '))) + "\n";
+    return output;
 }
 
-void append_commands(std::string &to, const described_command &parent) {
-    for (const described_command &one : parent.commands) {
-        if (one.commands.empty()) {
-            to += format(".Ss {}\n{}\n.Pp\n.Bd -ragged -offset indent -compact\n{}.Ed\n{}",
-                         words("moorage " + one.path), plain(one.title), synopsis(one),
-                         options_of(one));
-            if (!one.footer.empty()) to += ".Pp\n" + paragraphs(one.footer);
+void append_commands(std::string &output, const described_command &parent) {
+    for (const described_command &command : parent.commands) {
+        if (command.commands.empty()) {
+            output += format(".Ss {}\n{}\n.Pp\n.Bd -ragged -offset indent -compact\n{}.Ed\n{}",
+                             words("moorage " + command.path), plain(command.title),
+                             synopsis(command), options_of(command));
+            if (!command.footer.empty()) output += ".Pp\n" + paragraphs(command.footer);
         }
-        append_commands(to, one);
+        append_commands(output, command);
     }
 }
 
-constexpr const char *around = R"(.Sh ENVIRONMENT
+constexpr const char *closing_sections = R"(.Sh ENVIRONMENT
 .Bl -tag -width Ds
 .It Ev MOORAGE_PLUGIN_PATH
 folders and libraries of policies besides the bundled ones, separated by colons
@@ -129,15 +130,15 @@ the SDK, if it is installed
 }  // namespace
 
 std::string manual_of(const described_command &program, const std::string &date) {
-    std::string to = ".\\\" Made by \"moorage man\".\n.Dd " + date +
-                     "\n.Dt MOORAGE 1\n.Os\n.Sh NAME\n.Nm moorage\n"
-                     ".Nd run and emulate Mixture-of-Experts models whose experts do not fit\n"
-                     ".Sh SYNOPSIS\n.Nm\n.Op Fl v\n.Ar command\n.Op Ar options\n"
-                     ".Sh DESCRIPTION\n";
-    to += plain(program.title) + ".\n" + options_of(program);
-    to += ".Pp\n" + paragraphs(program.footer) + ".Sh COMMANDS\n";
-    append_commands(to, program);
-    return to + around;
+    std::string output = ".\\\" Made by \"moorage man\".\n.Dd " + date +
+                         "\n.Dt MOORAGE 1\n.Os\n.Sh NAME\n.Nm moorage\n"
+                         ".Nd run and emulate Mixture-of-Experts models whose experts do not fit\n"
+                         ".Sh SYNOPSIS\n.Nm\n.Op Fl v\n.Ar command\n.Op Ar options\n"
+                         ".Sh DESCRIPTION\n";
+    output += plain(program.title) + ".\n" + options_of(program);
+    output += ".Pp\n" + paragraphs(program.footer) + ".Sh COMMANDS\n";
+    append_commands(output, program);
+    return output + closing_sections;
 }
 
 }  // namespace moorage::tool

@@ -28,38 +28,39 @@ struct model_check_arguments {
 };
 
 // Results of exact arithmetic and, on the CPU, of [run] arithmetic = "fast".
-struct checked {
+struct check_results {
     golden_report exact;
     std::optional<golden_report> fast;
 };
 
-json to_json(const model_check_arguments &given, const checked &all) {
-    const golden_report &report = all.exact;
-    json made = {{"model", given.directory},
-                 {"executor", given.executor},
-                 {"logits_rel_error", report.logits_error},
-                 {"greedy_match", report.greedy_match},
-                 {"pass", report.pass()},
-                 {"logits_rel_error_max", golden_error_max},
-                 {"greedy_equal", report.greedy_equal},
-                 {"hidden_rel_errors", report.hidden_error}};
-    if (all.fast)
-        made["fast"] = {{"logits_rel_error", all.fast->logits_error},
-                        {"greedy_match", all.fast->greedy_match},
-                        {"greedy_equal", all.fast->greedy_equal}};
-    return made;
+json to_json(const model_check_arguments &arguments, const check_results &results) {
+    const golden_report &report = results.exact;
+    json document = {{"model", arguments.directory},
+                     {"executor", arguments.executor},
+                     {"logits_rel_error", report.logits_error},
+                     {"greedy_match", report.greedy_match},
+                     {"pass", report.pass()},
+                     {"logits_rel_error_max", golden_error_max},
+                     {"greedy_equal", report.greedy_equal},
+                     {"hidden_rel_errors", report.hidden_error}};
+    if (results.fast)
+        document["fast"] = {{"logits_rel_error", results.fast->logits_error},
+                            {"greedy_match", results.fast->greedy_match},
+                            {"greedy_equal", results.fast->greedy_equal}};
+    return document;
 }
 
-std::string to_text(const std::string &name, const checked &all) {
-    const golden_report &report = all.exact;
+std::string to_text(const std::string &name, const check_results &results) {
+    const golden_report &report = results.exact;
     std::string text = format(
         "{}: {}\n  logits: relative error {:.2e} (limit {:.0e})\n"
         "  greedy: {} of {} tokens as the reference\n",
         name, report.pass() ? "pass" : "fail", report.logits_error, golden_error_max,
         report.greedy_equal, report.greedy.size());
-    if (all.fast)
+    if (results.fast)
         text += format("  fast arithmetic: relative error {:.2e}, greedy {} of {}\n",
-                       all.fast->logits_error, all.fast->greedy_equal, all.fast->greedy.size());
+                       results.fast->logits_error, results.fast->greedy_equal,
+                       results.fast->greedy.size());
     if (report.pass() || report.hidden_error.empty()) return text;
     const uint32_t worst = report.worst_layer();
     text += format("  hidden states: relative error {:.2e} at {}, the largest\n",
@@ -76,50 +77,53 @@ std::string to_text(const std::string &name, const checked &all) {
     return text;
 }
 
-result<checked> check_on_cpu(const model &of, const golden_data &golden, uint32_t threads) {
+result<check_results> check_on_cpu(const model &source_model, const golden_data &golden,
+                                   uint32_t threads) {
     thread_pool pool(threads), fast_pool(threads, arithmetic::fast);
-    auto exact = check_golden(of, golden, pool);
+    auto exact = check_golden(source_model, golden, pool);
     if (!exact) return exact.failure();
-    auto fast = check_golden(of, golden, fast_pool);
+    auto fast = check_golden(source_model, golden, fast_pool);
     if (!fast) return fast.failure();
-    return checked{std::move(*exact), std::move(*fast)};
+    return check_results{std::move(*exact), std::move(*fast)};
 }
 
-result<checked> check_on_gpu(const model &of, const golden_data &golden, uint32_t threads) {
-    auto exact = check_golden_on_gpu(of, golden, threads);
+result<check_results> check_on_gpu(const model &source_model, const golden_data &golden,
+                                   uint32_t threads) {
+    auto exact = check_golden_on_gpu(source_model, golden, threads);
     if (!exact) return exact.failure();
-    return checked{std::move(*exact), {}};
+    return check_results{std::move(*exact), {}};
 }
 
 // An error that is not a number is not compared with a limit. The message names the weight that
 // caused it.
-status check_finite(const std::string &name, const model &of, const checked &all) {
-    if (std::isfinite(all.exact.logits_error) &&
-        (!all.fast || std::isfinite(all.fast->logits_error)))
+status check_finite(const std::string &name, const model &source_model,
+                    const check_results &results) {
+    if (std::isfinite(results.exact.logits_error) &&
+        (!results.fast || std::isfinite(results.fast->logits_error)))
         return success();
-    const std::string weight = odd_weight(of);
+    const std::string weight = find_non_finite_weight(source_model);
     return error{format("{}: fail: the error of logits is no finite number; {}", name,
                         weight.empty() ? "weights are, so activations overflow" : weight)};
 }
 
-int check(model_check_arguments &given) {
+int check(model_check_arguments &arguments) {
     if (const status read =
-            read_machine(given.settings, "model check", given.executor, given.threads);
+            read_machine(arguments.settings, "model check", arguments.executor, arguments.threads);
         !read)
         return fail(read.failure());
-    const auto opened = open_model(given.directory);
+    const auto opened = open_model(arguments.directory);
     if (!opened) return fail(opened.failure());
     const auto golden = read_golden((*opened)->directory(), (*opened)->config());
     if (!golden) return fail(golden.failure());
-    const auto report = find_executor(given.executor)->memory == fast_memory::gpu
-                            ? check_on_gpu(**opened, *golden, given.threads)
-                            : check_on_cpu(**opened, *golden, given.threads);
+    const auto report = find_executor(arguments.executor)->memory == fast_memory::gpu
+                            ? check_on_gpu(**opened, *golden, arguments.threads)
+                            : check_on_cpu(**opened, *golden, arguments.threads);
     if (!report) return fail(report.failure());
-    if (const status finite = check_finite(given.directory, **opened, *report); !finite)
+    if (const status finite = check_finite(arguments.directory, **opened, *report); !finite)
         return fail(finite.failure());
-    if (given.json_file != "-") print(to_text(given.directory, *report));
-    if (!given.json_file.empty())
-        if (const status done = write_json(given.json_file, to_json(given, *report)); !done)
+    if (arguments.json_file != "-") print(to_text(arguments.directory, *report));
+    if (!arguments.json_file.empty())
+        if (const status done = write_json(arguments.json_file, to_json(arguments, *report)); !done)
             return fail(done.failure());
     return report->exact.pass() ? exit_ok : exit_failed;
 }
@@ -142,15 +146,16 @@ command install_model_check(parser &model) {
         "judge it.\n"
         "On the GPU the kernels compute as exactly as they can, and hidden states are not\n"
         "compared. Exit code 1: the model does not pass.");
-    auto given = std::make_shared<model_check_arguments>();  // shared by the parser and the command
-    app->add_option("model", given->directory, "model directory or GGUF file")->required();
-    app->add_option("--executor", given->executor, "what computes: cpu (default) or cuda")
+    auto arguments =
+        std::make_shared<model_check_arguments>();  // shared by the parser and the command
+    app->add_option("model", arguments->directory, "model directory or GGUF file")->required();
+    app->add_option("--executor", arguments->executor, "what computes: cpu (default) or cuda")
         ->type_name("NAME")
         ->one_of({"cpu", "cuda"});
-    add_json(*app, given->json_file, "the figures");
-    add_set(*app, given->settings);
-    add_flag_of_key(*app, given->settings, "--threads");
-    return [given] { return check(*given); };
+    add_json(*app, arguments->json_file, "the figures");
+    add_set(*app, arguments->settings);
+    add_flag_of_key(*app, arguments->settings, "--threads");
+    return [arguments] { return check(*arguments); };
 }
 
 }  // namespace moorage::tool

@@ -17,23 +17,23 @@ namespace {
 using namespace moorage::core;
 
 struct model_convert_arguments {
-    std::string in, out, format, json_file;
+    std::string input_path, output_path, format, json_file;
     setting_options settings;
     bool pure = false;
 };
 
-json to_json(const model_convert_arguments &given, const convert_report &report) {
+json to_json(const model_convert_arguments &arguments, const convert_report &report) {
     json formats = json::object();
     for (const auto &[name, count] : report.formats)
         formats[name] = {{"tensors", count.tensors}, {"bytes", count.bytes}};
-    return {{"model", given.in},      {"out", given.out},
-            {"format", given.format}, {"formats", std::move(formats)},
-            {"bytes", report.bytes},  {"replaced", report.replaced}};
+    return {{"model", arguments.input_path}, {"out", arguments.output_path},
+            {"format", arguments.format},    {"formats", std::move(formats)},
+            {"bytes", report.bytes},         {"replaced", report.replaced}};
 }
 
-std::string to_text(const model_convert_arguments &given, const convert_report &report) {
-    std::string text =
-        format("{}: {} of weights\n", given.out, human_bytes(static_cast<double>(report.bytes)));
+std::string to_text(const model_convert_arguments &arguments, const convert_report &report) {
+    std::string text = format("{}: {} of weights\n", arguments.output_path,
+                              human_bytes(static_cast<double>(report.bytes)));
     for (const auto &[name, count] : report.formats)
         text += format("  {:<7} {:>6} tensors  {:>8}\n", name, count.tensors,
                        human_bytes(static_cast<double>(count.bytes)));
@@ -41,20 +41,21 @@ std::string to_text(const model_convert_arguments &given, const convert_report &
         text += format(
             "  {} matrices have rows that are no whole blocks of what {} asks for, and "
             "another format\n",
-            report.replaced, given.format);
+            report.replaced, arguments.format);
     return text;
 }
 
-int convert(const model_convert_arguments &given) {
+int convert(const model_convert_arguments &arguments) {
     constexpr std::string_view used[] = {"run.threads"};
-    const auto keys = read_alone(given.settings, "model convert", used);
+    const auto keys = read_alone(arguments.settings, "model convert", used);
     if (!keys) return fail(keys.failure());
     thread_pool pool(keys->threads);
-    const auto done = convert_model({given.in, given.out, given.format, given.pure}, pool);
+    const auto done = convert_model(
+        {arguments.input_path, arguments.output_path, arguments.format, arguments.pure}, pool);
     if (!done) return fail(done.failure());
-    if (given.json_file != "-") print(to_text(given, *done));
-    if (given.json_file.empty()) return exit_ok;
-    if (const status written = write_json(given.json_file, to_json(given, *done)); !written)
+    if (arguments.json_file != "-") print(to_text(arguments, *done));
+    if (arguments.json_file.empty()) return exit_ok;
+    if (const status written = write_json(arguments.json_file, to_json(arguments, *done)); !written)
         return fail(written.failure());
     return exit_ok;
 }
@@ -70,18 +71,19 @@ command install_model_convert(parser &model) {
         "A model that the other kind of file cannot describe is refused before anything is "
         "written.\n"
         "If only parts of the tokenizer for rare texts are lost, there is a warning.");
-    auto given =
+    auto arguments =
         std::make_shared<model_convert_arguments>();  // shared by the parser and the command
-    app->add_option("model", given->in, "model directory or GGUF file")->required();
-    app->add_option("--format", given->format, "format of the matrices, or a mixture of formats")
+    app->add_option("model", arguments->input_path, "model directory or GGUF file")->required();
+    app->add_option("--format", arguments->format,
+                    "format of the matrices, or a mixture of formats")
         ->type_name("NAME")
         ->required();
-    app->add_option("--out", given->out, "FILE.gguf, or a new directory")->required();
-    app->add_flag("--pure", given->pure, "write all matrices in this format, also the head");
-    add_json(*app, given->json_file, "the figures");
-    add_set(*app, given->settings);
-    add_flag_of_key(*app, given->settings, "--threads");
-    return [given] { return convert(*given); };
+    app->add_option("--out", arguments->output_path, "FILE.gguf, or a new directory")->required();
+    app->add_flag("--pure", arguments->pure, "write all matrices in this format, also the head");
+    add_json(*app, arguments->json_file, "the figures");
+    add_set(*app, arguments->settings);
+    add_flag_of_key(*app, arguments->settings, "--threads");
+    return [arguments] { return convert(*arguments); };
 }
 
 }  // namespace moorage::tool

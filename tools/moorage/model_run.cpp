@@ -53,20 +53,20 @@ core::result<std::string> read_prompt(const std::string &file) {
     using core::error;
     const bool is_input = file == "-";
     const std::string name = is_input ? "standard input" : file;
-    std::ifstream in(is_input ? "/dev/stdin" : file, std::ios::binary);
-    if (!in) return error{core::format("{}: {}", name, std::strerror(errno))};
+    std::ifstream input(is_input ? "/dev/stdin" : file, std::ios::binary);
+    if (!input) return error{core::format("{}: {}", name, std::strerror(errno))};
     std::string text;
     std::vector<char> piece(1 << 16);
-    while (text.size() <= prompt_bytes_max && in) {
-        in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
-        text.append(piece.data(), static_cast<size_t>(in.gcount()));
+    while (text.size() <= prompt_bytes_max && input) {
+        input.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+        text.append(piece.data(), static_cast<size_t>(input.gcount()));
     }
-    if (in.bad()) return error{core::format("{}: {}", name, std::strerror(errno))};
+    if (input.bad()) return error{core::format("{}: {}", name, std::strerror(errno))};
     if (text.size() > prompt_bytes_max)
         return error{
             core::format("{}: more than {} bytes, the limit of a prompt", name, prompt_bytes_max),
             true};
-    if (const std::string foreign = core::foreign_text(std::as_bytes(std::span(text)));
+    if (const std::string foreign = core::non_text_problem(std::as_bytes(std::span(text)));
         !foreign.empty())
         return error{core::format("{}: {}", name, foreign), true};
     text.erase(0, text.size() - core::without_byte_order_mark(text).size());
@@ -94,13 +94,13 @@ core::result<core::run_config> model_config_of(const model_run_options &options,
                                                const core::run_config &defaults) {
     auto overrides = read_settings(options.settings);
     if (!overrides) return overrides.failure();
-    std::vector<core::override_value> all = {{"source", "model", options.directory}};
-    if (options.config.empty()) all.push_back({"run", "executor", "cpu"});
-    all.insert(all.end(), overrides->begin(), overrides->end());
+    std::vector<core::override_value> merged = {{"source", "model", options.directory}};
+    if (options.config.empty()) merged.push_back({"run", "executor", "cpu"});
+    merged.insert(merged.end(), overrides->begin(), overrides->end());
     auto config =
         options.config.empty()
-            ? core::parse_run_config("", "defaults", all, defaults)
-            : core::load_run_config(options.config, all, core::read_for::emulation, defaults);
+            ? core::parse_run_config("", "defaults", merged, defaults)
+            : core::load_run_config(options.config, merged, core::read_for::emulation, defaults);
     if (!config) return config.failure();
     config->prompts.clear();
     config->text.clear();

@@ -21,7 +21,7 @@ struct model_run_options {
 void add_model_options(parser &command, model_run_options &options);
 struct prompt_options {
     std::vector<std::string> texts, files;
-    bool given() const { return !texts.empty() || !files.empty(); }
+    bool has_prompts() const { return !texts.empty() || !files.empty(); }
 };
 // Adds --prompt, --prompt-file and --max-tokens.
 void add_prompt_options(parser &command, prompt_options &prompts, setting_options &settings);

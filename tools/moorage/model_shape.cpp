@@ -36,16 +36,16 @@ uint32_t products_of(const model_config &config) {
 // Operations of a token with one cached token: scores and sums, a multiplication and an addition
 // each. Latent attention works on the compressed vector.
 double context_operations_of(const model_config &config) {
-    const attention_config &of = config.attention;
-    const double width = of.kind == attention_kind::latent
-                             ? 2.0 * of.kv_lora_rank + config.rope.dimensions
-                             : double(of.head_dim) + of.value_dim;
-    return 2 * of.heads * width;
+    const attention_config &attention = config.attention;
+    const double width = attention.kind == attention_kind::latent
+                             ? 2.0 * attention.kv_lora_rank + config.rope.dimensions
+                             : double(attention.head_dim) + attention.value_dim;
+    return 2 * attention.heads * width;
 }
 
-model_shape with_formats(const model &of, model_shape shape) {
-    const model_config &config = of.config();
-    const model_sizes &sizes = of.sizes();
+model_shape with_formats(const model &source_model, model_shape shape) {
+    const model_config &config = source_model.config();
+    const model_sizes &sizes = source_model.sizes();
     const double vocabulary = static_cast<double>(config.vocabulary) * config.hidden;
     const double experts = static_cast<double>(shape.moe_layers) * shape.experts * shape.matrices *
                            config.hidden * config.moe_intermediate;
@@ -73,22 +73,24 @@ model_shape with_formats(const model &of, model_shape shape) {
 result<model_shape> shape_of_directory(const std::string &directory) {
     const auto opened = open_model(directory);
     if (!opened) return opened.failure();
-    const model &of = **opened;
-    const std::filesystem::path path = of.directory().lexically_normal();
+    const model &source_model = **opened;
+    const std::filesystem::path path = source_model.directory().lexically_normal();
     const std::string name = (path.has_filename() ? path : path.parent_path()).filename();
-    return with_formats(of, shape_of(of, name));
+    return with_formats(source_model, shape_of(source_model, name));
 }
 
-int write_shape(const model_shape_arguments &given) {
-    const bool one_file = is_gguf(given.directory);
-    const auto shape = one_file ? gguf_shape(given.directory) : shape_of_directory(given.directory);
+int write_shape(const model_shape_arguments &arguments) {
+    const bool one_file = is_gguf(arguments.directory);
+    const auto shape =
+        one_file ? gguf_shape(arguments.directory) : shape_of_directory(arguments.directory);
     if (!shape) return fail(shape.failure());
     const std::string text =
         to_toml(*shape, (one_file ? "[S] metadata of " : "[S] config.json of ") + shape->name,
                 "[D] counted from the headers of its weights; KV cache at 2 bytes a value");
     // Reads the text back, so that the written file is sure to load.
     if (const auto read = parse_shape(text, shape->name); !read) return fail(read.failure());
-    if (const status done = write_text(given.out_file, text); !done) return fail(done.failure());
+    if (const status done = write_text(arguments.out_file, text); !done)
+        return fail(done.failure());
     return exit_ok;
 }
 
@@ -97,9 +99,9 @@ int write_shape(const model_shape_arguments &given) {
 command install_model_shape(parser &model) {
     parser *sub =
         model.add_subcommand("shape", "write a model's geometry and sizes as a shape file");
-    const auto given = std::make_shared<model_shape_arguments>();
-    sub->add_option("model", given->directory, "model directory or GGUF file")->required();
-    sub->add_option("--out", given->out_file, "file to write; default: standard output")
+    const auto arguments = std::make_shared<model_shape_arguments>();
+    sub->add_option("model", arguments->directory, "model directory or GGUF file")->required();
+    sub->add_option("--out", arguments->out_file, "file to write; default: standard output")
         ->type_name("FILE.toml");
     sub->footer(
         "The file gives the bits of a weight for experts, dense part, head and embedding. "
@@ -107,7 +109,7 @@ command install_model_shape(parser &model) {
         "takes it. Only headers are read; weights stay on disk. A GGUF file may have any "
         "architecture and any\n"
         "formats, and its weights may be missing.");
-    return [given] { return write_shape(*given); };
+    return [arguments] { return write_shape(*arguments); };
 }
 
 }  // namespace moorage::tool

@@ -20,11 +20,11 @@ namespace {
 
 std::string line_of(const std::string &server, const std::vector<load_outcome> &outcomes) {
     uint64_t written = 0, first_ns = 0, ended_ns = 0;
-    for (const load_outcome &one : outcomes) {
-        written += one.written.size();
-        if (one.first_ns != MOORAGE_NEVER)
-            first_ns = std::max(first_ns, one.first_ns - one.sent_ns);
-        ended_ns = std::max(ended_ns, one.ended_ns - one.sent_ns);
+    for (const load_outcome &outcome : outcomes) {
+        written += outcome.written.size();
+        if (outcome.first_ns != MOORAGE_NEVER)
+            first_ns = std::max(first_ns, outcome.first_ns - outcome.sent_ns);
+        ended_ns = std::max(ended_ns, outcome.ended_ns - outcome.sent_ns);
     }
     const double rest_s = static_cast<double>(ended_ns - first_ns) / 1e9;
     std::string line = format("{} tokens written by {}, first after {}", written, server,
@@ -37,11 +37,11 @@ std::string line_of(const std::string &server, const std::vector<load_outcome> &
 
 // A node ends its texts at the model's end tokens by its own file. So only the other rules are used
 // here.
-result<text_end_rules> own_end_rules(const run_config &config, const model &of,
+result<text_end_rules> own_end_rules(const run_config &config, const model &source_model,
                                      const tokenizer *words) {
-    run_config own = config;
-    own.stop.at_model_ends = false;
-    return end_rules_of(own, of, words);
+    run_config user_config = config;
+    user_config.stop.at_model_ends = false;
+    return end_rules_of(user_config, source_model, words);
 }
 
 // The texts of a node, cut where the user's rules end them.
@@ -51,7 +51,7 @@ public:
         : words_(words), rules_(std::move(rules)), watch_(words, rules_.texts), texts_(requests) {}
     // Whether the token belongs to the text, as far as known. The text may end inside the last
     // token.
-    bool take(size_t request, int32_t id) {
+    bool add_token(size_t request, int32_t id) {
         part &text = texts_[request];
         if (text.has_ended) return false;
         text.has_ended = std::ranges::find(rules_.ids, id) != rules_.ids.end();
@@ -86,39 +86,40 @@ result<node_answers> ask_node(const run_config &config, const std::string &serve
     if (!setup) return setup.failure();
     const auto home = server_named(setup->plan, server);
     if (!home) return home.failure();
-    const tokenizer *const words = setup->opened->words.get();
-    auto job = make_job(config, *setup->opened->of, words);
+    const tokenizer *const words = setup->opened->loaded_tokenizer.get();
+    auto job = make_job(config, *setup->opened->loaded_model, words);
     if (!job) return job.failure();
     std::vector<load_request> requests;
-    for (model_request &one : job->requests) requests.push_back({*home, 0, std::move(one)});
-    auto over = open_wire(config, shared.policies(), setup->plan, wire_calls::beside);
-    if (!over) return over.failure();
+    for (model_request &request : job->requests) requests.push_back({*home, 0, std::move(request)});
+    auto wire = open_wire(config, shared.policies(), setup->plan, wire_calls::beside);
+    if (!wire) return wire.failure();
     load_options options;
     // Waits long enough for a busy node, which queues its requests and answers them in turn. A node
     // that hangs is still told apart.
     options.connect_ns = 60'000'000'000;
     options.patience_ns = 600'000'000'000;
     options.stop = stop;
-    auto rules = own_end_rules(config, *setup->opened->of, words);
+    auto rules = own_end_rules(config, *setup->opened->loaded_model, words);
     if (!rules) return rules.failure();
     cut_texts cut(*words, std::move(*rules), requests.size());
     options.on_tokens = [&](size_t request, std::span<const int32_t> ids) {
         for (const int32_t id : ids)
-            if (cut.take(request, id) && request == 0) on_token(id);
+            if (cut.add_token(request, id) && request == 0) on_token(id);
     };
     options.has_enough = [&](size_t request) { return cut.has_ended(request); };
-    const auto outcomes = run_load(**over, setup->plan, draw_incarnation(), requests, options);
-    node_answers made;
-    made.text.prompts = std::move(job->prompts);
+    const auto outcomes = run_load(**wire, setup->plan, draw_incarnation(), requests, options);
+    node_answers answers;
+    answers.text.prompts = std::move(job->prompts);
     for (size_t request = 0; request < outcomes.size(); ++request) {
-        const load_outcome &one = outcomes[request];
-        if (one.how != load_end::answered)
-            return error{format("{} does not answer: {}: {}", server, name_of(one.how), one.text)};
-        made.text.texts.push_back(cut.text(request));
-        made.text.written += one.written.size();
+        const load_outcome &outcome = outcomes[request];
+        if (outcome.end != load_end::answered)
+            return error{
+                format("{} does not answer: {}: {}", server, name_of(outcome.end), outcome.text)};
+        answers.text.texts.push_back(cut.text(request));
+        answers.text.written += outcome.written.size();
     }
-    made.line = line_of(server, outcomes);
-    return made;
+    answers.line = line_of(server, outcomes);
+    return answers;
 }
 
 }  // namespace moorage::tool

@@ -26,12 +26,12 @@ core::result<core::run_config> node_config_of(const node_run_options &options,
                                               const core::run_config &defaults = {});
 // The configuration of a command with a model directory. It runs alone unless a cluster is named.
 core::result<core::run_config> config_of(const model_run_options &model,
-                                         const node_run_options &at,
+                                         const node_run_options &node_options,
                                          const core::run_config &defaults = {});
 // core::run() at that server. It serves others meanwhile, if the server's address is free. `calls`
 // becomes a line about the work of others, such as "118 of 240 layer steps called other nodes".
 core::result<core::run_report> run_at_server(const core::run_config &config,
-                                             const node_run_options &at,
+                                             const node_run_options &node_options,
                                              core::run_resources &shared,
                                              const core::run_options &options, std::string &calls);
 

@@ -28,11 +28,11 @@ using namespace moorage::core;
 
 namespace {
 
-int output_errno = 0;             // first failed write to standard output
-std::FILE *own_output = nullptr;  // null: standard output itself
-size_t columns = 0;               // width of a terminal out of reach; 0: it can be asked
+int output_errno = 0;                // first failed write to standard output
+std::FILE *report_output = nullptr;  // null: standard output itself
+size_t columns = 0;                  // width of a terminal out of reach; 0: it can be asked
 
-std::FILE *output() { return own_output ? own_output : stdout; }
+std::FILE *output() { return report_output ? report_output : stdout; }
 
 void write_output(std::string_view shown) {
     if (std::fwrite(shown.data(), 1, shown.size(), output()) != shown.size() && output_errno == 0)
@@ -51,15 +51,15 @@ std::filesystem::path resolved(const std::string &file) {
 std::string escaped(const std::string &document) {
     std::string safe;
     safe.reserve(document.size());
-    for (size_t at = 0; at < document.size(); ++at) {
-        const auto byte = static_cast<unsigned char>(document[at]);
-        const auto next = static_cast<unsigned char>(document.c_str()[at + 1]);
+    for (size_t position = 0; position < document.size(); ++position) {
+        const auto byte = static_cast<unsigned char>(document[position]);
+        const auto next = static_cast<unsigned char>(document.c_str()[position + 1]);
         const bool second_set = byte == 0xC2 && next < 0xA0;  // U+0080 to U+009F
         if (byte == 0x7F || second_set)
             safe += format("\\u00{:02x}", second_set ? next : byte);
         else
-            safe += document[at];
-        if (second_set) ++at;
+            safe += document[position];
+        if (second_set) ++position;
     }
     return safe;
 }
@@ -71,26 +71,26 @@ void secure_standard_descriptors() {
         if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
         // open() takes the lowest free number, which is this one. Using it stays an error: an input
         // cannot be read, and an output cannot be written.
-        const int way = descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY;
-        if (::open("/dev/null", way) < 0) ::open("/", O_RDONLY | O_DIRECTORY);
+        const int open_mode = descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+        if (::open("/dev/null", open_mode) < 0) ::open("/", O_RDONLY | O_DIRECTORY);
     }
 }
 
 void keep_output_apart() {
     constexpr int least = 3;  // above the three that every program has
-    const int own = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, least);
-    if (own < 0 || fcntl(STDERR_FILENO, F_GETFD) < 0) return;
-    own_output = fdopen(own, "w");  // not of one that cannot be written
-    if (own_output)
+    const int descriptor = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, least);
+    if (descriptor < 0 || fcntl(STDERR_FILENO, F_GETFD) < 0) return;
+    report_output = fdopen(descriptor, "w");  // not of one that cannot be written
+    if (report_output)
         dup2(STDERR_FILENO, STDOUT_FILENO);
     else
-        close(own);
+        close(descriptor);
 }
 
 void print_through_parent() {
-    if (!own_output || !has_printing_parent()) return;
+    if (!report_output || !has_printing_parent()) return;
     columns = output_columns();
-    std::fclose(std::exchange(own_output, nullptr));
+    std::fclose(std::exchange(report_output, nullptr));
 }
 
 int print_for_child(std::string_view shown) {
@@ -136,18 +136,18 @@ void print_error(std::string_view text) {
     std::fwrite(shown.data(), 1, shown.size(), stderr);
 }
 
-void tell_old(const std::string &old, const std::string &now) {
+void warn_old_spelling(const std::string &old, const std::string &now) {
     print_error(
         format("moorage: {}: write {}; the old spelling goes with the next release\n", old, now));
 }
 
-int fail(const error &what) {
-    print_error(format("moorage: {}\n", with_short_words(what.text)));
-    return what.usage ? exit_usage : exit_failed;
+int fail(const error &reason) {
+    print_error(format("moorage: {}\n", with_short_words(reason.text)));
+    return reason.usage ? exit_usage : exit_failed;
 }
 
-void print_written(std::string_view what, const std::string &file, const std::string &json_file) {
-    (json_file == "-" ? print_error : print)(format("{}: {}\n", what, file));
+void print_written(std::string_view title, const std::string &file, const std::string &json_file) {
+    (json_file == "-" ? print_error : print)(format("{}: {}\n", title, file));
 }
 
 int finish_output(int code) {
@@ -156,8 +156,8 @@ int finish_output(int code) {
     if (const status same = mapped_files_unchanged(); !same && code == exit_ok)
         code = fail(same.failure());
     if (has_printing_parent() || !output_failed()) return code;  // the parent looks itself
-    const std::string why = output_errno == 0 ? "" : format(": {}", std::strerror(output_errno));
-    const int failed = fail({"standard output cannot be written" + why});
+    const std::string reason = output_errno == 0 ? "" : format(": {}", std::strerror(output_errno));
+    const int failed = fail({"standard output cannot be written" + reason});
     return code == exit_ok ? failed : code;
 }
 
@@ -168,13 +168,14 @@ status check_outputs(const std::vector<std::pair<std::string, std::string>> &out
                                 outputs[i].first),
                          true};
         for (size_t j = 0; j < i; ++j) {
-            const auto &[first, one] = outputs[j];
-            const auto &[second, other] = outputs[i];
-            if (one != other && (one == "-" || other == "-" || resolved(one) != resolved(other)))
+            const auto &[first, first_file] = outputs[j];
+            const auto &[second, second_file] = outputs[i];
+            if (first_file != second_file && (first_file == "-" || second_file == "-" ||
+                                              resolved(first_file) != resolved(second_file)))
                 continue;
             return error{format("{} {} and {} {} are one file, and the second would replace the "
                                 "first; give each a name of its own",
-                                first, one, second, other),
+                                first, first_file, second, second_file),
                          true};
         }
     }
@@ -188,8 +189,8 @@ status check_inputs(const std::vector<std::pair<std::string, std::string>> &outp
         for (int i = 1; i < argc; ++i) {
             const std::string_view word = argv[i];
             // The output's own word, or another output, of which check_outputs() has spoken.
-            const bool is_output = std::ranges::any_of(outputs, [&](const auto &other) {
-                return word == other.second || word == other.first + "=" + other.second;
+            const bool is_output = std::ranges::any_of(outputs, [&](const auto &candidate) {
+                return word == candidate.second || word == candidate.first + "=" + candidate.second;
             });
             if (is_output && argv[i - 1][0] == '-') continue;
             if (std::filesystem::is_directory(word, failed) ||
@@ -204,7 +205,7 @@ status check_inputs(const std::vector<std::pair<std::string, std::string>> &outp
 }
 
 status check_not_read(const std::string &file) {
-    if (!file_was_read(output_path(file))) return success();
+    if (!was_file_read(output_path(file))) return success();
     return error{format("{}: this command reads that file, and the output would replace it; name "
                         "another",
                         file),
@@ -216,11 +217,11 @@ status write_text(const std::string &file, const std::string &text) {
         print(text);
         return success();  // finish_output() tells
     }
-    if (const status other = check_not_read(file); !other) return other;
-    auto made = atomic_file::create(file);
-    if (!made) return made.failure();
-    made->write(std::as_bytes(std::span(text)));
-    return made->commit();
+    if (const status allowed = check_not_read(file); !allowed) return allowed;
+    auto writer = atomic_file::create(file);
+    if (!writer) return writer.failure();
+    writer->write(std::as_bytes(std::span(text)));
+    return writer->commit();
 }
 
 status write_json(const std::string &file, const json &figures) {
@@ -231,29 +232,29 @@ status write_json(const std::string &file, const json &figures) {
 }
 
 result<std::vector<override_value>> read_overrides(const std::vector<std::string> &texts) {
-    std::vector<override_value> all;
+    std::vector<override_value> overrides;
     for (const std::string &text : texts) {
-        auto one = parse_override(text);
-        if (!one) return one.failure();
-        all.push_back(std::move(one).value());
+        auto parsed = parse_override(text);
+        if (!parsed) return parsed.failure();
+        overrides.push_back(std::move(parsed).value());
     }
-    return all;
+    return overrides;
 }
 
 std::vector<std::vector<override_value>> combinations(const std::vector<sweep> &sweeps) {
-    std::vector<std::vector<override_value>> all{{}};
-    for (const sweep &one : sweeps) {
+    std::vector<std::vector<override_value>> combined{{}};
+    for (const sweep &swept : sweeps) {
         std::vector<std::vector<override_value>> longer;
-        for (const auto &start : all) {
-            for (const std::string &value : one.values) {
+        for (const auto &start : combined) {
+            for (const std::string &value : swept.values) {
                 longer.push_back(start);
-                longer.back().push_back(
-                    {one.section, one.key, value, format("--sweep {}.{}", one.section, one.key)});
+                longer.back().push_back({swept.section, swept.key, value,
+                                         format("--sweep {}.{}", swept.section, swept.key)});
             }
         }
-        all = std::move(longer);
+        combined = std::move(longer);
     }
-    return all;
+    return combined;
 }
 
 }  // namespace moorage::tool

@@ -42,11 +42,11 @@ size_t output_columns();
 // Writes to standard error. A failure there is ignored.
 void print_error(std::string_view text);
 // Says that an old spelling was accepted, and gives the new one.
-void tell_old(const std::string &old, const std::string &now);
+void warn_old_spelling(const std::string &old, const std::string &now);
 // Prints the error and returns its exit code.
-int fail(const core::error &what);
+int fail(const core::error &reason);
 // Prints "HTML report: FILE"; to standard error if the JSON goes to standard output.
-void print_written(std::string_view what, const std::string &file, const std::string &json_file);
+void print_written(std::string_view title, const std::string &file, const std::string &json_file);
 // The exit code of a command that wants to end with `code`. Its output must have arrived, and its
 // input files must not have changed.
 int finish_output(int code);

@@ -22,10 +22,10 @@ namespace {
 
 std::vector<std::string> names_of(const CLI::App &command) {
     std::vector<std::string> names;
-    for (const CLI::Option *one : command.get_options()) {
-        if (one->get_group().empty()) continue;  // an old spelling
-        for (const std::string &name : one->get_lnames()) names.push_back("--" + name);
-        for (const std::string &name : one->get_snames()) names.push_back("-" + name);
+    for (const CLI::Option *option : command.get_options()) {
+        if (option->get_group().empty()) continue;  // an old spelling
+        for (const std::string &name : option->get_lnames()) names.push_back("--" + name);
+        for (const std::string &name : option->get_snames()) names.push_back("-" + name);
     }
     return names;
 }
@@ -33,13 +33,13 @@ std::vector<std::string> names_of(const CLI::App &command) {
 // " (place and replay have it)": the commands below `program` with the option.
 std::string owners_of(const CLI::App &program, const std::string &name) {
     std::vector<std::string> owners;
-    const auto look = [&](const auto &self, const CLI::App &at) -> void {
-        const std::vector<std::string> names = names_of(at);
-        if (std::ranges::find(names, name) != names.end()) owners.push_back(at.get_name());
-        for (const CLI::App *one : at.get_subcommands([](const CLI::App *) { return true; }))
-            self(self, *one);
+    const auto visit = [&](const auto &self, const CLI::App &command) -> void {
+        const std::vector<std::string> names = names_of(command);
+        if (std::ranges::find(names, name) != names.end()) owners.push_back(command.get_name());
+        for (const CLI::App *child : command.get_subcommands([](const CLI::App *) { return true; }))
+            self(self, *child);
     };
-    look(look, program);
+    visit(visit, program);
     if (owners.empty() || owners.size() > 4) return "";
     return core::format(" ({} {} it)", core::listed(owners, "and"),
                         owners.size() == 1 ? "has" : "have");
@@ -53,10 +53,10 @@ std::string first_unknown(const CLI::App &program, const std::vector<std::string
     for (const std::string &word : words) {
         std::vector<std::string> commands;
         const CLI::App *chosen = nullptr;
-        for (const CLI::App *one :
+        for (const CLI::App *candidate :
              command->get_subcommands([](const CLI::App *) { return true; })) {
-            commands.push_back(one->get_name());
-            if (one->get_name() == word) chosen = one;
+            commands.push_back(candidate->get_name());
+            if (candidate->get_name() == word) chosen = candidate;
         }
         const std::string name = word.substr(0, word.find('='));
         const bool is_short = word.size() == 2 && word[0] == '-' && std::isalpha(word[1]);
@@ -69,8 +69,8 @@ std::string first_unknown(const CLI::App &program, const std::vector<std::string
                                     command->get_name());
         } else if (chosen) {
             command = chosen;
-            const std::vector<std::string> more = names_of(*chosen);
-            options.insert(options.end(), more.begin(), more.end());
+            const std::vector<std::string> new_options = names_of(*chosen);
+            options.insert(options.end(), new_options.begin(), new_options.end());
         } else if (!commands.empty() && !word.starts_with('-')) {
             return core::format("{}: no command of {}{}; {} --help lists them", word,
                                 command->get_name(), core::did_you_mean(word, commands),
@@ -81,9 +81,9 @@ std::string first_unknown(const CLI::App &program, const std::vector<std::string
 }
 
 // The last of the commands that were named.
-const CLI::App &last_named(const CLI::App &of) {
-    const auto named = of.get_subcommands();
-    return named.empty() ? of : last_named(*named.front());
+const CLI::App &last_named(const CLI::App &command) {
+    const auto named = command.get_subcommands();
+    return named.empty() ? command : last_named(*named.front());
 }
 
 std::string name_of(const CLI::App &command) {
@@ -97,11 +97,13 @@ std::string help_of(const CLI::App &command) {
     return command.get_formatter()->make_help(&command, name, CLI::AppFormatMode::Normal);
 }
 
-void append_given(given_values &to, const CLI::App &command, std::span<const char *const> names) {
+void append_values(option_values &values, const CLI::App &command,
+                   std::span<const char *const> names) {
     for (const char *name : names)
-        if (const CLI::Option *given = command.get_option_no_throw(name); given && given->count())
-            to.emplace_back(name, given->results().front());
-    for (const CLI::App *part : command.get_subcommands()) append_given(to, *part, names);
+        if (const CLI::Option *option = command.get_option_no_throw(name);
+            option && option->count())
+            values.emplace_back(name, option->results().front());
+    for (const CLI::App *part : command.get_subcommands()) append_values(values, *part, names);
 }
 
 // The words of "{a,b}" or "a|b", or nothing.
@@ -115,111 +117,115 @@ std::vector<std::string> words_of(const std::string &text) {
 }
 
 // CLI11 describes checked values as "NAME:{a,b}" and "NAME:UINT in [1 - 64]".
-void describe_value(const std::string &said, described_option &to) {
-    size_t end = said.find(":{");
-    const size_t range = said.find(" in [");
+void describe_value(const std::string &type_text, described_option &option) {
+    size_t end = type_text.find(":{");
+    const size_t range = type_text.find(" in [");
     if (end == std::string::npos && range != std::string::npos) {
-        end = said.rfind(':', range);
-        to.bounds = said.substr(range + 5, said.size() - range - 6);
+        end = type_text.rfind(':', range);
+        option.bounds = type_text.substr(range + 5, type_text.size() - range - 6);
     }
-    to.value = said.substr(0, end);
-    to.words = words_of(end == std::string::npos ? said : said.substr(end + 1));
-    constexpr const char *of_files[] = {"FILE", "CONFIG", "CLUSTER", "PLAN", "DIR", "TEXT"};
-    const auto named = [&](const char *part) { return to.value.find(part) != std::string::npos; };
-    to.kind = !to.words.empty()                      ? argument_kind::word
-              : std::ranges::any_of(of_files, named) ? argument_kind::file
-                                                     : argument_kind::other;
+    option.value = type_text.substr(0, end);
+    option.words = words_of(end == std::string::npos ? type_text : type_text.substr(end + 1));
+    constexpr const char *file_placeholders[] = {"FILE", "CONFIG", "CLUSTER",
+                                                 "PLAN", "DIR",    "TEXT"};
+    const auto has_placeholder = [&](const char *part) {
+        return option.value.find(part) != std::string::npos;
+    };
+    option.kind = !option.words.empty()                                     ? argument_kind::word
+                  : std::ranges::any_of(file_placeholders, has_placeholder) ? argument_kind::file
+                                                                            : argument_kind::other;
 }
 
-described_option described_of(const CLI::Option &one) {
-    described_option to;
-    to.positional = one.get_positional();
-    if (to.positional) {
-        to.names.push_back(one.get_name());
+described_option described_of(const CLI::Option &option) {
+    described_option described;
+    described.positional = option.get_positional();
+    if (described.positional) {
+        described.names.push_back(option.get_name());
     } else {
-        for (const std::string &name : one.get_snames()) to.names.push_back("-" + name);
-        for (const std::string &name : one.get_lnames()) to.names.push_back("--" + name);
+        for (const std::string &name : option.get_snames()) described.names.push_back("-" + name);
+        for (const std::string &name : option.get_lnames()) described.names.push_back("--" + name);
     }
-    to.required = one.get_required();
-    to.repeatable = one.get_expected_max() > 1 ||
-                    one.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
-    to.fallback = one.get_default_str();
-    to.help = one.get_description();
-    if (one.get_items_expected_max() > 0) describe_value(one.get_type_name(), to);
-    return to;
+    described.required = option.get_required();
+    described.repeatable = option.get_expected_max() > 1 ||
+                           option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
+    described.fallback = option.get_default_str();
+    described.help = option.get_description();
+    if (option.get_items_expected_max() > 0) describe_value(option.get_type_name(), described);
+    return described;
 }
 
 described_command described_of(const CLI::App &command, const std::string &path) {
-    described_command to;
-    to.path = path;
-    to.title = command.get_description();
+    described_command described;
+    described.path = path;
+    described.title = command.get_description();
     const CLI::App *parent = command.get_parent();
-    if (!parent || parent->get_footer() != command.get_footer()) to.footer = command.get_footer();
-    for (const CLI::Option *one : command.get_options())
-        if (!one->get_group().empty())  // else an old spelling
-            to.options.push_back(described_of(*one));
-    for (const CLI::App *one : command.get_subcommands([](const CLI::App *) { return true; }))
-        if (!one->get_group().empty())
-            to.commands.push_back(
-                described_of(*one, (path.empty() ? "" : path + " ") + one->get_name()));
-    return to;
+    if (!parent || parent->get_footer() != command.get_footer())
+        described.footer = command.get_footer();
+    for (const CLI::Option *option : command.get_options())
+        if (!option->get_group().empty())  // else an old spelling
+            described.options.push_back(described_of(*option));
+    for (const CLI::App *child : command.get_subcommands([](const CLI::App *) { return true; }))
+        if (!child->get_group().empty())
+            described.commands.push_back(
+                described_of(*child, (path.empty() ? "" : path + " ") + child->get_name()));
+    return described;
 }
 
 }  // namespace
 
 option *option::required() {
-    of_->required();
+    cli_option_->required();
     return this;
 }
 
 option *option::type_name(const std::string &name) {
-    of_->type_name(name);
+    cli_option_->type_name(name);
     return this;
 }
 
 option *option::take_all() {
-    of_->take_all();
+    cli_option_->take_all();
     return this;
 }
 
 option *option::expected(int count) {
-    of_->expected(count);
+    cli_option_->expected(count);
     return this;
 }
 
 option *option::delimiter(char separator) {
-    of_->delimiter(separator);
+    cli_option_->delimiter(separator);
     return this;
 }
 
 option *option::allow_extra_args(bool allowed) {
-    of_->allow_extra_args(allowed);
+    cli_option_->allow_extra_args(allowed);
     return this;
 }
 
 option *option::capture_default_str() {
-    of_->capture_default_str();
+    cli_option_->capture_default_str();
     return this;
 }
 
-option *option::excludes(const option *other) {
-    of_->excludes(other->of_);
+option *option::excludes(const option *excluded) {
+    cli_option_->excludes(excluded->cli_option_);
     return this;
 }
 
 option *option::range(double least, double most) {
-    of_->check(CLI::Range(least, most));
+    cli_option_->check(CLI::Range(least, most));
     return this;
 }
 
 option *option::range(uint32_t least, uint32_t most) {
-    of_->check(CLI::Range(least, most));
+    cli_option_->check(CLI::Range(least, most));
     return this;
 }
 
 option *option::one_of(std::initializer_list<const char *> words) {
     const std::vector<std::string> known(words.begin(), words.end());
-    of_->check(CLI::Validator(
+    cli_option_->check(CLI::Validator(
         [known](const std::string &word) -> std::string {
             if (std::ranges::find(known, word) != known.end()) return "";
             return core::format("{} is none of {}{}", word, core::listed(known, "and"),
@@ -229,8 +235,8 @@ option *option::one_of(std::initializer_list<const char *> words) {
     return this;
 }
 
-option *option::in(core::quantity_unit unit) {
-    of_->transform(CLI::Validator(
+option *option::in_unit(core::quantity_unit unit) {
+    cli_option_->transform(CLI::Validator(
         [unit](std::string &text) -> std::string {
             double number = 0;
             const char *const end = text.data() + text.size();
@@ -246,23 +252,23 @@ option *option::in(core::quantity_unit unit) {
     return this;
 }
 
-size_t option::count() const { return of_->count(); }
+size_t option::count() const { return cli_option_->count(); }
 
 parser::parser(const std::string &title, const std::string &name)
-    : own_(std::make_unique<CLI::App>(title, name)), of_(own_.get()) {}
+    : owned_app_(std::make_unique<CLI::App>(title, name)), app_(owned_app_.get()) {}
 
-parser::parser(CLI::App &of) : of_(&of) {}
+parser::parser(CLI::App &app) : app_(&app) {}
 
 parser::~parser() = default;
 
 parser *parser::add_subcommand(const std::string &name, const std::string &title) {
-    subcommands_.push_back(std::make_unique<parser>(*of_->add_subcommand(name, title)));
+    subcommands_.push_back(std::make_unique<parser>(*app_->add_subcommand(name, title)));
     return last_subcommand();
 }
 
 template <class Value>
 option *parser::add_option(const std::string &names, Value &variable, const std::string &help) {
-    options_.push_back(std::make_unique<option>(*of_->add_option(names, variable, help)));
+    options_.push_back(std::make_unique<option>(*app_->add_option(names, variable, help)));
     return options_.back().get();
 }
 
@@ -281,9 +287,9 @@ template option *parser::add_option(const std::string &, std::vector<std::filesy
 
 template <class Value>
 void parser::add_old_option(const std::string &name, Value &variable, const std::string &now) {
-    CLI::Option *const old = of_->add_option(name, variable);
+    CLI::Option *const old = app_->add_option(name, variable);
     old->group("");
-    old->each([name, now](const std::string &) { tell_old(name, now); });
+    old->each([name, now](const std::string &) { warn_old_spelling(name, now); });
 }
 
 template void parser::add_old_option(const std::string &, std::string &, const std::string &);
@@ -291,73 +297,73 @@ template void parser::add_old_option(const std::string &, std::vector<std::strin
                                      const std::string &);
 
 option *parser::add_flag(const std::string &names, bool &variable, const std::string &help) {
-    options_.push_back(std::make_unique<option>(*of_->add_flag(names, variable, help)));
+    options_.push_back(std::make_unique<option>(*app_->add_flag(names, variable, help)));
     return options_.back().get();
 }
 
 void parser::set_version_flag(const std::string &name, const std::string &text) {
-    of_->set_version_flag(name, text);
+    app_->set_version_flag(name, text);
 }
 
-void parser::require_subcommand(int least) { of_->require_subcommand(least); }
+void parser::require_subcommand(int least) { app_->require_subcommand(least); }
 
-void parser::footer(const std::string &text) { of_->footer(text); }
+void parser::footer(const std::string &text) { app_->footer(text); }
 
-void parser::hide() { of_->group(""); }
+void parser::hide() { app_->group(""); }
 
-described_command parser::described() const { return described_of(*of_, ""); }
+described_command parser::described() const { return described_of(*app_, ""); }
 
 std::optional<int> parser::parse(int argc, char **argv) {
     try {
-        of_->parse(argc, argv);
+        app_->parse(argc, argv);
     } catch (const CLI::ParseError &error) {
-        std::ostringstream out, errors;
-        const int code = of_->exit(error, out, errors) == 0 ? exit_ok : exit_usage;
-        if (const std::string unknown = first_unknown(*of_, {argv + 1, argv + argc});
+        std::ostringstream output, errors;
+        const int code = app_->exit(error, output, errors) == 0 ? exit_ok : exit_usage;
+        if (const std::string unknown = first_unknown(*app_, {argv + 1, argv + argc});
             code == exit_usage && !unknown.empty())
             errors.str(unknown + "\n");
         else if (std::string_view(error.what()) == "A subcommand is required")
-            errors.str(help_of(last_named(*of_)));
-        print(out.str());
+            errors.str(help_of(last_named(*app_)));
+        print(output.str());
         print_error(errors.str());
         return finish_output(code);
     }
     return std::nullopt;
 }
 
-std::string parser::help() const { return help_of(*of_); }
+std::string parser::help() const { return help_of(*app_); }
 
 const parser *parser::find(std::string_view words) const {
     const std::string_view first = words.substr(0, words.find(' '));
-    for (const auto &one : subcommands_) {
-        if (one->of_->get_name() != first) continue;
-        return first == words ? one.get() : one->find(words.substr(first.size() + 1));
+    for (const auto &child : subcommands_) {
+        if (child->app_->get_name() != first) continue;
+        return first == words ? child.get() : child->find(words.substr(first.size() + 1));
     }
     return nullptr;
 }
 
-bool parser::parsed() const { return of_->parsed(); }
+bool parser::parsed() const { return app_->parsed(); }
 
 std::vector<parser *> parser::leaves() {
     if (subcommands_.empty()) return {this};
-    std::vector<parser *> all;
-    for (const auto &one : subcommands_)
-        for (parser *leaf : one->leaves()) all.push_back(leaf);
-    return all;
+    std::vector<parser *> found;
+    for (const auto &child : subcommands_)
+        for (parser *leaf : child->leaves()) found.push_back(leaf);
+    return found;
 }
 
 bool parser::has_option(const std::string &name) const {
-    return of_->get_option_no_throw(name) != nullptr;
+    return app_->get_option_no_throw(name) != nullptr;
 }
 
-std::string parser::name() const { return name_of(*of_); }
+std::string parser::name() const { return name_of(*app_); }
 
-bool parser::got_subcommand(const std::string &name) const { return of_->got_subcommand(name); }
+bool parser::got_subcommand(const std::string &name) const { return app_->got_subcommand(name); }
 
-given_values parser::given(std::span<const char *const> names) const {
-    given_values all;
-    append_given(all, *of_, names);
-    return all;
+option_values parser::values_of(std::span<const char *const> names) const {
+    option_values values;
+    append_values(values, *app_, names);
+    return values;
 }
 
 }  // namespace moorage::tool

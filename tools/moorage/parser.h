@@ -1,7 +1,7 @@
 // parser.h - the command line as the commands declare it: options bound to variables, subcommands.
 //
 //     parser *sub = app.add_subcommand("model", "look at a model");
-//     sub->add_option("--jobs", given->jobs, "threads")->type_name("N")->range(1u, 64u);
+//     sub->add_option("--jobs", arguments->jobs, "threads")->type_name("N")->range(1u, 64u);
 //
 // A thin cover of CLI11. Its header costs four seconds in every unit that includes it, so only
 // parser.cpp does. Names and meanings are CLI11's.
@@ -30,7 +30,7 @@ namespace moorage::tool {
 // Each function returns the option itself.
 class option {
 public:
-    explicit option(CLI::Option &of) : of_(&of) {}
+    explicit option(CLI::Option &cli_option) : cli_option_(&cli_option) {}
 
     option *required();
     option *type_name(const std::string &name);
@@ -40,27 +40,27 @@ public:
     option *allow_extra_args(bool allowed);
     // --help shows the variable's present value.
     option *capture_default_str();
-    option *excludes(const option *other);
+    option *excludes(const option *excluded);
     option *range(double least, double most);
     option *range(uint32_t least, uint32_t most);
     option *one_of(std::initializer_list<const char *> words);
     // A number, also with a unit. Call it before range().
-    option *in(core::quantity_unit unit);
+    option *in_unit(core::quantity_unit unit);
 
     size_t count() const;
 
 private:
-    CLI::Option *of_;
+    CLI::Option *cli_option_;
 };
 
 // Option and its (first) value.
-using given_values = std::vector<std::pair<std::string, std::string>>;
+using option_values = std::vector<std::pair<std::string, std::string>>;
 
 // A command with its options and subcommands. Those live as long as it does.
 class parser {
 public:
     parser(const std::string &title, const std::string &name);
-    explicit parser(CLI::App &of);
+    explicit parser(CLI::App &app);
     ~parser();
 
     parser *add_subcommand(const std::string &name, const std::string &title);
@@ -90,15 +90,15 @@ public:
     const parser *find(std::string_view words) const;
     bool got_subcommand(const std::string &name) const;
     // The given options among `names`, here and in the chosen subcommands.
-    given_values given(std::span<const char *const> names) const;
+    option_values values_of(std::span<const char *const> names) const;
     // This command and those below it, as declared so far.
     described_command described() const;
     // The one that was added last. Requires: there is one.
     parser *last_subcommand() { return subcommands_.back().get(); }
 
 private:
-    std::unique_ptr<CLI::App> own_;  // null in a subcommand
-    CLI::App *of_;
+    std::unique_ptr<CLI::App> owned_app_;  // null in a subcommand
+    CLI::App *app_;
     std::vector<std::unique_ptr<parser>> subcommands_;
     std::vector<std::unique_ptr<option>> options_;
 };

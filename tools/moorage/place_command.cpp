@@ -47,58 +47,58 @@ struct job {
     std::vector<override_value> overrides;
 };
 
-result<std::vector<job>> read_jobs(const place_arguments &given, placement_report &report) {
-    const auto fixed = read_settings(given.settings);
+result<std::vector<job>> read_jobs(const place_arguments &arguments, placement_report &report) {
+    const auto fixed = read_settings(arguments.settings);
     if (!fixed) return fixed.failure();
-    const auto sweeps = read_sweeps(given.sweeps);
+    const auto sweeps = read_sweeps(arguments.sweeps);
     if (!sweeps) return sweeps.failure();
     std::vector<job> jobs;
     for (const auto &chosen : combinations(*sweeps)) {
         std::vector<override_value> overrides = *fixed;
         overrides.insert(overrides.end(), chosen.begin(), chosen.end());
-        auto config = load_run_config(given.config, overrides);
+        auto config = load_run_config(arguments.config, overrides);
         if (!config) return config.failure();
         if (!config->cluster)
             return error{format("{}: no [cluster], so there is nothing to place; it says servers, "
                                 "links, models and workloads",
-                                given.config),
+                                arguments.config),
                          true};
         if (jobs.empty())
             for (const std::string &warning : config->warnings) print_error(warning + "\n");
         jobs.push_back({std::move(config).value(), std::move(overrides)});
-        placement_scene &at = report.scenes.emplace_back();
-        for (const override_value &one : chosen)
-            at.settings.emplace_back(one.section + "." + one.key, one.value);
+        placement_scene &report_scene = report.scenes.emplace_back();
+        for (const override_value &setting : chosen)
+            report_scene.settings.emplace_back(setting.section + "." + setting.key, setting.value);
     }
     return jobs;
 }
 
 // The policies of --policies; `all` is every placement policy.
-std::vector<std::string> policies_of(const place_arguments &given, const registry &known) {
-    if (given.policies != "all") return split(given.policies, ',');
+std::vector<std::string> policies_of(const place_arguments &arguments, const registry &known) {
+    if (arguments.policies != "all") return split(arguments.policies, ',');
     std::vector<std::string> names;
-    for (const policy &one : known.policies())
-        if (one.is("placement")) names.emplace_back(one.name());
+    for (const policy &loaded_policy : known.policies())
+        if (loaded_policy.is("placement")) names.emplace_back(loaded_policy.name());
     std::ranges::sort(names);
     return names;
 }
 
-result<std::vector<contender>> contenders(const place_arguments &given, const job &from,
+result<std::vector<contender>> contenders(const place_arguments &arguments, const job &cluster_job,
                                           const std::vector<std::string> &policies) {
-    std::vector<contender> all;
-    if (!given.plan_file.empty()) return {{contender{{}, given.plan_file}}};
-    const std::filesystem::path &plan = from.config.cluster->plan;
-    if (given.policies.empty() && !plan.empty()) return {{contender{{}, plan.string()}}};
-    if (given.policies.empty()) {
-        if (from.config.placement.plugin.empty())
+    std::vector<contender> found;
+    if (!arguments.plan_file.empty()) return {{contender{{}, arguments.plan_file}}};
+    const std::filesystem::path &plan = cluster_job.config.cluster->plan;
+    if (arguments.policies.empty() && !plan.empty()) return {{contender{{}, plan.string()}}};
+    if (arguments.policies.empty()) {
+        if (cluster_job.config.placement.plugin.empty())
             return error{format("{}: no [placement] plugin; name one there or with --policies",
-                                given.config),
+                                arguments.config),
                          true};
-        return {{contender{from.config.placement, ""}}};
+        return {{contender{cluster_job.config.placement, ""}}};
     }
     for (const std::string &label : policies) {
         // Works like --set, so that each policy gets its parameters of the file.
-        std::vector<override_value> overrides = from.overrides;
+        std::vector<override_value> overrides = cluster_job.overrides;
         const std::vector<std::string> parts = split(label, ':');
         overrides.push_back({"placement", "plugin", parts[0], "--policies " + label});
         for (size_t i = 1; i < parts.size(); ++i) {
@@ -110,37 +110,37 @@ result<std::vector<contender>> contenders(const place_arguments &given, const jo
             overrides.push_back({"placement", parts[i].substr(0, equals),
                                  parts[i].substr(equals + 1), "--policies " + label});
         }
-        auto config = load_run_config(given.config, overrides);
+        auto config = load_run_config(arguments.config, overrides);
         if (!config) return config.failure();
-        all.push_back({std::move(config->placement), "", label});
+        found.push_back({std::move(config->placement), "", label});
     }
-    return all;
+    return found;
 }
 
 std::vector<std::string> statistics_of(const run_config &config) {
     std::vector<std::string> sentences;
-    for (const cluster_workload &one : config.cluster->workloads) {
-        std::string text = one.name + ": ";
+    for (const cluster_workload &workload : config.cluster->workloads) {
+        std::string text = workload.name + ": ";
         const std::string drawn =
-            format("drawn, popularity by Zipf {}, seed {}", one.zipf, one.draw_seed);
-        if (!one.trace.empty())
-            text += "measured in " + one.trace.filename().string();
-        else if (!one.frequency.empty())
-            text += "shares of " + one.frequency.filename().string();
+            format("drawn, popularity by Zipf {}, seed {}", workload.zipf, workload.draw_seed);
+        if (!workload.trace.empty())
+            text += "measured in " + workload.trace.filename().string();
+        else if (!workload.frequency.empty())
+            text += "shares of " + workload.frequency.filename().string();
         else
             text += drawn;
         std::string domains;
-        for (const std::string &domain : one.domains)
+        for (const std::string &domain : workload.domains)
             domains += (domains.empty() ? ", of " : " and ") + domain;
         text += domains;
-        if (one.request_step > 1)
-            text +=
-                format(", every {}th request from request {}", one.request_step, one.request_first);
-        if ((!one.trace.empty() || !one.frequency.empty()) && one.zipf >= 0)
+        if (workload.request_step > 1)
+            text += format(", every {}th request from request {}", workload.request_step,
+                           workload.request_first);
+        if ((!workload.trace.empty() || !workload.frequency.empty()) && workload.zipf >= 0)
             text += "; models that it does not fit are " + drawn;
-        if (one.models_per_user_max > 0)
-            text += format("; models of each home drawn, Zipf {}, seed {}", one.model_zipf,
-                           one.model_seed);
+        if (workload.models_per_user_max > 0)
+            text += format("; models of each home drawn, Zipf {}, seed {}", workload.model_zipf,
+                           workload.model_seed);
         sentences.push_back(std::move(text));
     }
     if (const auto &radio = config.cluster->radio; radio && radio->area_m > 0)
@@ -150,38 +150,43 @@ std::vector<std::string> statistics_of(const run_config &config) {
     return sentences;
 }
 
-std::string name_of(const contender &one) {
-    if (!one.plan_file.empty()) return one.plan_file;
-    return one.label.empty() ? one.stage.plugin : one.label;
+std::string name_of(const contender &candidate) {
+    if (!candidate.plan_file.empty()) return candidate.plan_file;
+    return candidate.label.empty() ? candidate.stage.plugin : candidate.label;
 }
 
 // A refusal is sent too, beside a plan without copies.
-result<std::string> sent(const result<plan> &made, const contender &one, const scene &of) {
-    const plan none{one.stage.plugin, {}, {}, 0};
-    if (!made) return packed(none, made.failure().text, latency_figures());
-    return packed(*made, std::string(), predict(of, *made));
+result<std::string> encode_plan(const result<plan> &planned, const contender &candidate,
+                                const scene &cluster_scene) {
+    const plan none{candidate.stage.plugin, {}, {}, 0};
+    if (!planned) return packed(none, planned.failure().text, latency_figures());
+    return packed(*planned, std::string(), predict(cluster_scene, *planned));
 }
 
-result<std::string> place_by_policy(const contender &one, const run_config &config,
-                                    const registry &policies, const scene &of) {
-    auto stage = placement_stage::open(one.stage, policies, of, config.seed);
+result<std::string> place_by_policy(const contender &candidate, const run_config &config,
+                                    const registry &policies, const scene &cluster_scene) {
+    auto stage = placement_stage::open(candidate.stage, policies, cluster_scene, config.seed);
     if (!stage) return stage.failure();
-    return sent((*stage)->make(of, {}), one, of);
+    return encode_plan((*stage)->make(cluster_scene, {}), candidate, cluster_scene);
 }
 
-// The bytes that the process of one zone sends. `given`: the plan of a file, for the whole cluster.
-result<std::string> place_zone(const contender &one, const run_config &config,
-                               const registry &policies, const scene &whole, const plan &given,
+// The bytes that the process of one zone sends. `file_plan`: the plan of a file, for the whole
+// cluster.
+result<std::string> place_zone(const contender &candidate, const run_config &config,
+                               const registry &policies, const scene &whole, const plan &file_plan,
                                uint32_t zone) {
     const bool parted = zones_of(*config.cluster) > 1;
-    if (!parted && one.plan_file.empty()) return place_by_policy(one, config, policies, whole);
-    if (!parted) return sent(given, one, whole);
-    const auto of = make_zone(*config.cluster, config.file.parent_path(), zone);
-    if (!of) return sent(of.failure(), one, whole);
-    if (one.plan_file.empty()) return place_by_policy(one, config, policies, *of);
-    plan part = plan_of_zone(*config.cluster, whole, given, zone);
-    const status sound = check_plan(*of, part);
-    return sent(sound ? result<plan>(std::move(part)) : sound.failure(), one, *of);
+    if (!parted && candidate.plan_file.empty())
+        return place_by_policy(candidate, config, policies, whole);
+    if (!parted) return encode_plan(file_plan, candidate, whole);
+    const auto zone_scene = make_zone(*config.cluster, config.file.parent_path(), zone);
+    if (!zone_scene) return encode_plan(zone_scene.failure(), candidate, whole);
+    if (candidate.plan_file.empty())
+        return place_by_policy(candidate, config, policies, *zone_scene);
+    plan part = plan_of_zone(*config.cluster, whole, file_plan, zone);
+    const status sound = check_plan(*zone_scene, part);
+    return encode_plan(sound ? result<plan>(std::move(part)) : sound.failure(), candidate,
+                       *zone_scene);
 }
 
 // Results of a row's zones so far.
@@ -191,30 +196,31 @@ struct row_parts {
     std::vector<std::string> refusals;
     std::vector<std::optional<failed_row>> failures;
 
-    void take(uint32_t zone, row_end how) {
-        zoned_plan &of = plans[zone];
-        if (!how.failure && !unpack(how.bytes, of.made, refusals[zone], of.figures))
-            how.failure = failed_row{"", "its plan did not arrive whole", {}, false};
+    void add_zone(uint32_t zone, row_end finished_row) {
+        zoned_plan &zone_plan = plans[zone];
+        if (!finished_row.failure &&
+            !unpack(finished_row.bytes, zone_plan.placement, refusals[zone], zone_plan.figures))
+            finished_row.failure = failed_row{"", "its plan did not arrive whole", {}, false};
         const std::string which =
             plans.size() > 1 ? format("zone {} of {}: ", zone + 1, plans.size()) : "";
         if (!refusals[zone].empty()) refusals[zone].insert(0, which);
-        if (how.failure) how.failure->why.insert(0, which);
-        failures[zone] = std::move(how.failure);
+        if (finished_row.failure) finished_row.failure->reason.insert(0, which);
+        failures[zone] = std::move(finished_row.failure);
     }
 };
 
-placement_row failed_one(const contender &one, const failed_row &how) {
+placement_row failed_placement_row(const contender &candidate, const failed_row &failure) {
     placement_row row;
-    row.made.policy = name_of(one);
+    row.placement.policy = name_of(candidate);
     row.failed = true;
-    row.refusal = how.why, row.death = how.death;
+    row.refusal = failure.reason, row.death = failure.death;
     return row;
 }
 
 // "prism, cluster.servers.expert_memory_bytes=1e6"
-std::string label_of(const contender &one, const placement_scene &at) {
-    std::string label = name_of(one);
-    for (const auto &[key, value] : at.settings) label += format(", {}={}", key, value);
+std::string label_of(const contender &candidate, const placement_scene &report_scene) {
+    std::string label = name_of(candidate);
+    for (const auto &[key, value] : report_scene.settings) label += format(", {}={}", key, value);
     return label;
 }
 
@@ -224,13 +230,13 @@ struct kept_plans {
     run_resources &shared;
 
     // Identity of a row's zone. The hash covers the settings of the row.
-    row_identity identity(const std::string &label, const contender &one, const job &from,
-                          uint32_t zone) const {
-        run_config config = from.config;
-        config.placement = one.stage;
-        config.cluster->plan = one.plan_file;
+    row_identity identity(const std::string &label, const contender &candidate,
+                          const job &cluster_job, uint32_t zone) const {
+        run_config config = cluster_job.config;
+        config.placement = candidate.stage;
+        config.cluster->plan = candidate.plan_file;
         std::string settings = label + format(", zone {}", zone);
-        for (const override_value &value : from.overrides)
+        for (const override_value &value : cluster_job.overrides)
             settings += format("; {}.{}={}", value.section, value.key, value.value);
         return {label, hash_of_run(config, settings, shared)};
     }
@@ -238,90 +244,100 @@ struct kept_plans {
 
 // A failed row says so in the table. Zones are placed side by side. A cluster without zones has the
 // machine to itself, since a policy's own time is among the figures.
-placement_row make_row(const contender &one, const job &from, const placement_scene &at,
-                       const kept_plans &kept, std::optional<failed_row> &failed, int &signal) {
-    const run_config &config = from.config;
+placement_row make_row(const contender &candidate, const job &cluster_job,
+                       const placement_scene &report_scene, const kept_plans &kept,
+                       std::optional<failed_row> &failed, int &signal) {
+    const run_config &config = cluster_job.config;
     const registry &policies = kept.shared.policies();
-    const scene &whole = at.of;
+    const scene &whole = report_scene.setup;
     placement_row row;
-    row.made.policy = name_of(one);
-    result<plan> given = plan{};
-    if (!one.plan_file.empty()) given = read_plan(one.plan_file, whole);
+    row.placement.policy = name_of(candidate);
+    result<plan> file_plan = plan{};
+    if (!candidate.plan_file.empty()) file_plan = read_plan(candidate.plan_file, whole);
     const std::vector<uint32_t> leading = leading_zones(
-        *config.cluster, one.plan_file.empty() ? zone_plans::of_scenes : zone_plans::each);
+        *config.cluster, candidate.plan_file.empty() ? zone_plans::of_scenes : zone_plans::each);
     std::vector<uint32_t> planned;
-    for (uint32_t zone = 0; zone < leading.size() && given; ++zone)
+    for (uint32_t zone = 0; zone < leading.size() && file_plan; ++zone)
         if (leading[zone] == zone) planned.push_back(zone);
     row_parts parts(static_cast<uint32_t>(leading.size()));
     // A policy's own time is among the figures, so each plan is made in a process of its own.
-    const std::string label = label_of(one, at);
-    rows_options how{.at_once = leading.size() > 1 ? 0u : 1u, .is_measured = true};
+    const std::string label = label_of(candidate, report_scene);
+    rows_options options{.at_once = leading.size() > 1 ? 0u : 1u, .is_measured = true};
     if (kept.file.is_open()) {
-        how.kept = &kept.file;
-        how.identity = [&](size_t i) { return kept.identity(label, one, from, planned[i]); };
-        how.figures = [](const std::string &) { return json(); };
+        options.kept = &kept.file;
+        options.identity = [&](size_t i) {
+            return kept.identity(label, candidate, cluster_job, planned[i]);
+        };
+        options.figures = [](const std::string &) { return json(); };
     }
     signal = run_rows(
-        planned.size(), how,
-        [&](size_t i) { return place_zone(one, config, policies, whole, *given, planned[i]); },
-        [&](size_t i, row_end how) { parts.take(planned[i], std::move(how)); });
+        planned.size(), options,
+        [&](size_t i) {
+            return place_zone(candidate, config, policies, whole, *file_plan, planned[i]);
+        },
+        [&](size_t i, row_end finished_row) {
+            parts.add_zone(planned[i], std::move(finished_row));
+        });
     if (signal != 0) return row;
-    if (!given) failed = failed_row{"", given.failure().text, {}, given.failure().usage};
+    if (!file_plan)
+        failed = failed_row{"", file_plan.failure().text, {}, file_plan.failure().usage};
     for (auto &failure : parts.failures)
         if (failure && !failed) failed = std::move(failure);
-    if (failed) return failed_one(one, *failed);
+    if (failed) return failed_placement_row(candidate, *failed);
     for (std::string &refusal : parts.refusals)
         if (row.refusal.empty()) row.refusal = std::move(refusal);
     if (!row.refusal.empty()) return row;
-    zoned_plan all =
+    zoned_plan joined =
         leading.size() > 1 ? join_zones(whole, parts.plans, leading) : std::move(parts.plans[0]);
-    row.made = std::move(all.made), row.figures = std::move(all.figures);
-    if (!one.label.empty()) row.made.policy = one.label;
+    row.placement = std::move(joined.placement), row.figures = std::move(joined.figures);
+    if (!candidate.label.empty()) row.placement.policy = candidate.label;
     return row;
 }
 
 // The rows to make, in the order of the report.
 struct row_request {
-    contender by;
+    contender candidate;
     size_t job = 0;
     std::optional<failed_row> failed;  // its cluster already has
 };
 
-result<std::vector<row_request>> find_rows(const place_arguments &given,
+result<std::vector<row_request>> find_rows(const place_arguments &arguments,
                                            const std::vector<job> &jobs, const registry &known,
                                            placement_report &report) {
     std::vector<row_request> rows;
     for (size_t i = 0; i < jobs.size(); ++i) {
         const run_config &config = jobs[i].config;
         const bool zoned = zones_of(*config.cluster) > 1;
-        auto made = (zoned ? make_outline : make_scene)(*config.cluster, config.file.parent_path());
+        auto opened_scene =
+            (zoned ? make_outline : make_scene)(*config.cluster, config.file.parent_path());
         std::optional<failed_row> failed;
-        if (made)
-            report.scenes[i].of = std::move(made).value();
+        if (opened_scene)
+            report.scenes[i].setup = std::move(opened_scene).value();
         else
-            failed = failed_row{"", made.failure().text, {}, made.failure().usage};
-        auto all = contenders(given, jobs[i], policies_of(given, known));
-        if (!all) return all.failure();
-        for (contender &one : *all) rows.push_back({std::move(one), i, failed});
+            failed = failed_row{"", opened_scene.failure().text, {}, opened_scene.failure().usage};
+        auto found = contenders(arguments, jobs[i], policies_of(arguments, known));
+        if (!found) return found.failure();
+        for (contender &candidate : *found) rows.push_back({std::move(candidate), i, failed});
     }
     return rows;
 }
 
 // Returns the exit code. A failed row says so in `report`, beside the others.
-result<int> make_rows(const place_arguments &given, const std::vector<job> &jobs,
+result<int> make_rows(const place_arguments &arguments, const std::vector<job> &jobs,
                       placement_report &report, row_file &file, int &signal) {
     run_resources shared;
     if (const status scanned = shared.scan(jobs[0].config.plugin_paths); !scanned)
         return scanned.failure();
     const kept_plans kept{file, shared};
-    const auto rows = find_rows(given, jobs, shared.policies(), report);
+    const auto rows = find_rows(arguments, jobs, shared.policies(), report);
     if (!rows) return rows.failure();
     std::vector<failed_row> failed;
-    for (const row_request &one : *rows) {
-        const placement_scene &at = report.scenes[one.job];
-        std::optional<failed_row> failure = one.failed;
-        placement_row row = failure ? failed_one(one.by, *failure)
-                                    : make_row(one.by, jobs[one.job], at, kept, failure, signal);
+    for (const row_request &request : *rows) {
+        const placement_scene &report_scene = report.scenes[request.job];
+        std::optional<failed_row> failure = request.failed;
+        placement_row row = failure ? failed_placement_row(request.candidate, *failure)
+                                    : make_row(request.candidate, jobs[request.job], report_scene,
+                                               kept, failure, signal);
         if (signal != 0) {
             print_error(format("moorage: interrupted by {} after {} of {} rows; {}\n",
                                name_of_signal(signal), report.rows.size(), rows->size(),
@@ -329,64 +345,66 @@ result<int> make_rows(const place_arguments &given, const std::vector<job> &jobs
             break;
         }
         report.rows.push_back(std::move(row));
-        report.rows.back().scene = one.job;
+        report.rows.back().scene = request.job;
         if (!failure) continue;
         failed.push_back(std::move(*failure));
-        failed.back().label = label_of(one.by, at);
+        failed.back().label = label_of(request.candidate, report_scene);
     }
     if (signal != 0) return exit_failed;
     // The error of the only row is the error of the command.
     if (rows->size() == 1 && failed.empty() && !report.rows[0].refusal.empty())
         return error{report.rows[0].refusal};
     if (rows->size() == 1 && !failed.empty() && failed[0].death->is_null())
-        return error{failed[0].why, failed[0].usage};
+        return error{failed[0].reason, failed[0].usage};
     return exit_code_of(rows->size() - failed.size(), failed);
 }
 
-std::string command_line(const place_arguments &given) {
-    std::string text = "moorage place " + given.config;
-    if (!given.policies.empty()) text += " --policies " + given.policies;
-    if (!given.plan_file.empty()) text += " --plan " + given.plan_file;
-    text += given.settings.text();
-    for (const std::string &one : given.sweeps) text += " --sweep " + one;
+std::string command_line(const place_arguments &arguments) {
+    std::string text = "moorage place " + arguments.config;
+    if (!arguments.policies.empty()) text += " --policies " + arguments.policies;
+    if (!arguments.plan_file.empty()) text += " --plan " + arguments.plan_file;
+    text += arguments.settings.text();
+    for (const std::string &sweep : arguments.sweeps) text += " --sweep " + sweep;
     return text;
 }
 
-status write_files(const place_arguments &given, const placement_report &report) {
-    if (!given.out_file.empty()) {
+status write_files(const place_arguments &arguments, const placement_report &report) {
+    if (!arguments.out_file.empty()) {
         if (report.rows.size() != 1)
             return error{format("--out writes one plan, and there are {}; give one policy and no "
                                 "--sweep, or --json",
                                 report.rows.size()),
                          true};
-        if (const status done = write_json(given.out_file, to_json(report)); !done) return done;
+        if (const status done = write_json(arguments.out_file, to_json(report)); !done) return done;
     }
-    if (!given.json_file.empty())
-        if (const status done = write_json(given.json_file, to_json(report)); !done) return done;
-    if (given.html_file.empty()) return success();
-    const status done = write_text(given.html_file, to_html(report, command_line(given)));
-    if (done) print_written("HTML report", given.html_file, given.json_file);
+    if (!arguments.json_file.empty())
+        if (const status done = write_json(arguments.json_file, to_json(report)); !done)
+            return done;
+    if (arguments.html_file.empty()) return success();
+    const status done = write_text(arguments.html_file, to_html(report, command_line(arguments)));
+    if (done) print_written("HTML report", arguments.html_file, arguments.json_file);
     return done;
 }
 
-int run_place(const place_arguments &given) {
+int run_place(const place_arguments &arguments) {
     placement_report report;
-    const auto jobs = read_jobs(given, report);
+    const auto jobs = read_jobs(arguments, report);
     if (!jobs) return fail(jobs.failure());
     report.title = jobs->front().config.title;
     report.statistics = statistics_of(jobs->front().config);
-    auto file = row_file::open(given.rows, {given.out_file, given.json_file, given.html_file});
+    auto file = row_file::open(arguments.rows,
+                               {arguments.out_file, arguments.json_file, arguments.html_file});
     if (!file) return fail(file.failure());
     int signal = 0;
-    const auto code = make_rows(given, *jobs, report, *file, signal);
+    const auto code = make_rows(arguments, *jobs, report, *file, signal);
     if (!code) return fail(code.failure());
     if (*code == exit_usage) return *code;
     if (signal != 0 && report.rows.empty()) return end_interrupted(signal);
     if (const std::string odd = odd_figure(to_json(report)); !odd.empty())
-        return fail(error{format("{}: the figure {} is no finite number", given.config, odd)});
+        return fail(error{format("{}: the figure {} is no finite number", arguments.config, odd)});
     // The text first: a file that cannot be written must not take the result with it.
-    if (given.json_file != "-") print(to_text(report));
-    if (const status done = write_files(given, report); !done) return fail(done.failure());
+    if (arguments.json_file != "-") print(to_text(report));
+    if (const status done = write_files(arguments, report); !done) return fail(done.failure());
     if (signal != 0) return end_interrupted(signal);
     if (const status closed = file->finish(); !closed) return fail(closed.failure());
     // A row without a plan is a failure of the command.
@@ -400,32 +418,33 @@ int run_place(const place_arguments &given) {
 command install_place(parser &app) {
     parser *sub = app.add_subcommand(
         "place", "place experts on the servers of a cluster, and show the expected latency");
-    const auto given = std::make_shared<place_arguments>();
-    sub->add_option("config", given->config, "the cluster's TOML file")
+    const auto arguments = std::make_shared<place_arguments>();
+    sub->add_option("config", arguments->config, "the cluster's TOML file")
         ->required()
         ->type_name("CONFIG.toml");
-    add_settings(*sub, given->settings);
-    sub->add_option("--sweep", given->sweeps,
+    add_settings(*sub, arguments->settings);
+    sub->add_option("--sweep", arguments->sweeps,
                     "place with each of these values; several sweeps make all combinations")
         ->type_name("SECTION.KEY=A,B,...")
         ->take_all()
         ->expected(1);
     auto *policies =
-        sub->add_option("--policies", given->policies,
+        sub->add_option("--policies", arguments->policies,
                         "placement policies to compare; `all`: every one found; lfu:KEY=VALUE sets "
                         "a parameter; default: that of [placement]");
     policies->type_name("A,B,...");
-    sub->add_option("--plan", given->plan_file, "plan file of --out, instead of a policy")
+    sub->add_option("--plan", arguments->plan_file, "plan file of --out, instead of a policy")
         ->type_name("PLAN.json")
         ->excludes(policies);
-    sub->add_option("--out", given->out_file, "write the plan; [placement] plan of a run takes it")
+    sub->add_option("--out", arguments->out_file,
+                    "write the plan; [placement] plan of a run takes it")
         ->type_name("PLAN.json");
-    add_json(*sub, given->json_file, "all figures");
-    sub->add_option("--html", given->html_file, "write a page with maps, plots and a table")
+    add_json(*sub, arguments->json_file, "all figures");
+    sub->add_option("--html", arguments->html_file, "write a page with maps, plots and a table")
         ->type_name("FILE");
-    add_row_file(*sub, given->rows);
+    add_row_file(*sub, arguments->rows);
     sub->footer(rows_footer);
-    return [given] { return run_place(*given); };
+    return [arguments] { return run_place(*arguments); };
 }
 
 }  // namespace moorage::tool

@@ -34,7 +34,7 @@ int plugins_new(const plugins_new_options &options);
 struct plugins_check_options {
     std::filesystem::path file;  // a library, or a source that is compiled first
     std::string policy;          // empty: all of the library
-    std::string only;            // a test; empty: all
+    std::string only_test;       // a test; empty: all
     uint64_t seed = 1;
     double timeout_s = 10;
     std::string json;
@@ -49,10 +49,11 @@ int plugins_check(const plugins_check_options &options);
 
 // The bundled policies and those of `paths`, or those that the command's settings name.
 core::result<core::registry> open_registry(const std::vector<std::filesystem::path> &paths);
-core::result<core::registry> open_registry(const setting_options &of, std::string_view command);
+core::result<core::registry> open_registry(const setting_options &settings,
+                                           std::string_view command);
 
 // Kinds of a policy in words, without the observer: "cache, prefetch".
-std::string kinds_of(const core::policy &of);
+std::string kinds_of(const core::policy &loaded_policy);
 
 // The SDK's folder, with include/, template/, rust/ and cmake/: $MOORAGE_SDK, else
 // share/moorage/sdk of the installed tree, else sdk/ of the source tree.

@@ -26,11 +26,11 @@ size_t count_of(const std::vector<check::test_result> &results, outcome kind,
                 const std::string *policy = nullptr) {
     return static_cast<size_t>(
         std::count_if(results.begin(), results.end(), [&](const check::test_result &r) {
-            return r.what.result == kind && (!policy || r.policy == *policy);
+            return r.test_verdict.result == kind && (!policy || r.policy == *policy);
         }));
 }
 
-bool kept_the_rules(const std::vector<check::test_result> &results) {
+bool has_kept_rules(const std::vector<check::test_result> &results) {
     return count_of(results, outcome::failed) == 0 && count_of(results, outcome::crashed) == 0;
 }
 
@@ -39,13 +39,13 @@ json to_json(const plugins_check_options &options, const std::vector<check::test
     for (const check::test_result &r : results)
         tests.push_back({{"policy", r.policy},
                          {"test", r.name},
-                         {"outcome", check::name_of(r.what.result)},
-                         {"text", r.what.text},
+                         {"outcome", check::name_of(r.test_verdict.result)},
+                         {"text", r.test_verdict.text},
                          {"seconds", r.seconds}});
     for (const outcome kind : all_outcomes) counts[check::name_of(kind)] = count_of(results, kind);
     return {
         {"file", options.file.string()},   {"seed", options.seed}, {"timeout_s", options.timeout_s},
-        {"pass", kept_the_rules(results)}, {"counts", counts},     {"tests", tests}};
+        {"pass", has_kept_rules(results)}, {"counts", counts},     {"tests", tests}};
 }
 
 std::string summary(const std::vector<check::test_result> &results, const std::string *policy) {
@@ -65,16 +65,17 @@ void print_text(const plugins_check_options &options,
             text += format("{}: {}\n", r.policy.empty() ? "library" : "policy " + r.policy,
                            summary(results, &r.policy));
         shown = r.policy;
-        if (r.name == "calls-found" && r.what.result == outcome::passed) {
-            text += wrapped("calls: " + r.what.text, 2);
+        if (r.name == "calls-found" && r.test_verdict.result == outcome::passed) {
+            text += wrapped("calls: " + r.test_verdict.text, 2);
             continue;
         }
-        const bool quiet = r.what.result == outcome::passed || r.what.result == outcome::skipped;
+        const bool quiet =
+            r.test_verdict.result == outcome::passed || r.test_verdict.result == outcome::skipped;
         if (quiet && !options.verbose) continue;
-        text += format("  {:8} {}\n", check::name_of(r.what.result), r.name);
-        if (!r.what.text.empty()) text += wrapped(r.what.text, 11);
+        text += format("  {:8} {}\n", check::name_of(r.test_verdict.result), r.name);
+        if (!r.test_verdict.text.empty()) text += wrapped(r.test_verdict.text, 11);
     }
-    text += kept_the_rules(results) ? "it keeps the rules\n"
+    text += has_kept_rules(results) ? "it keeps the rules\n"
                                     : "it breaks rules; repeat one test with --only TEST\n";
     print(text);
 }
@@ -87,17 +88,17 @@ bool is_source(const std::filesystem::path &file) {
 
 int print_tests() {
     std::string text;
-    for (const check::test &one : check::all_tests())
-        text += format("{}\n", one.name) + wrapped(one.sentence, 4);
+    for (const check::test &test_case : check::all_tests())
+        text += format("{}\n", test_case.name) + wrapped(test_case.sentence, 4);
     print(text);
     return exit_ok;
 }
 
 }  // namespace
 
-int plugins_check(const plugins_check_options &given) {
-    if (given.list_tests) return print_tests();
-    plugins_check_options options = given;
+int plugins_check(const plugins_check_options &arguments) {
+    if (arguments.list_tests) return print_tests();
+    plugins_check_options options = arguments;
     if (options.file.empty())
         return fail({"check which file? give a policy library or its source", true});
     if (is_source(options.file) && std::filesystem::exists(options.file)) {
@@ -111,27 +112,27 @@ int plugins_check(const plugins_check_options &given) {
         const std::string kind = text.substr(0, text.find('.'));
         if (std::ranges::find(core::kinds, kind) == std::end(core::kinds)) {
             whole = "wire." + text;
-            tell_old("--param " + text, "--param " + whole);
+            warn_old_spelling("--param " + text, "--param " + whole);
         }
-        auto one = parse_setting(whole, format("--param {}", text));
-        if (!one) return fail(one.failure());
-        params.push_back(std::move(*one));
+        auto setting = parse_setting(whole, format("--param {}", text));
+        if (!setting) return fail(setting.failure());
+        params.push_back(std::move(*setting));
     }
     constexpr std::string_view used[] = {"run.seed"};
     const auto overrides = read_settings(options.settings);
     const auto config = read_alone(options.settings, "plugins check", used);
     if (!config) return fail(config.failure());
-    if (gives(*overrides, used[0])) options.seed = config->seed;
+    if (has_setting(*overrides, used[0])) options.seed = config->seed;
     core::set_log_level(core::log_level::off);  // the result has all errors
     const auto results =
-        check::run_checks({options.file, options.policy, options.only, options.seed,
+        check::run_checks({options.file, options.policy, options.only_test, options.seed,
                            options.timeout_s, std::move(params), options.address, options.large});
     if (!results) return fail(results.failure());
     if (options.json != "-") print_text(options, *results);
     if (!options.json.empty())
         if (const auto done = write_json(options.json, to_json(options, *results)); !done)
             return fail(done.failure());
-    return kept_the_rules(*results) ? exit_ok : exit_failed;
+    return has_kept_rules(*results) ? exit_ok : exit_failed;
 }
 
 }  // namespace moorage::tool

@@ -21,9 +21,9 @@ namespace {
 
 // $MOORAGE_TEMPLATE_PATH, else that of the SDK.
 core::result<fs::path> template_folder() {
-    if (const char *given = std::getenv("MOORAGE_TEMPLATE_PATH"); given && *given) {
-        if (fs::is_directory(given)) return fs::path(given);
-        return error{format("MOORAGE_TEMPLATE_PATH = {} is no folder", given), true};
+    if (const char *configured = std::getenv("MOORAGE_TEMPLATE_PATH"); configured && *configured) {
+        if (fs::is_directory(configured)) return fs::path(configured);
+        return error{format("MOORAGE_TEMPLATE_PATH = {} is no folder", configured), true};
     }
     const auto sdk = sdk_folder();
     if (!sdk) return sdk.failure();
@@ -60,24 +60,26 @@ constexpr language languages[] = {{"cpp", "C++", ".cpp", cpp_words},
                                   {"c", "C", ".c", c_words},
                                   {"rust", "Rust", ".rs", rust_words}};
 
-void replace_all(std::string &text, std::string_view token, std::string_view by) {
-    for (size_t at = 0; (at = text.find(token, at)) != std::string::npos; at += by.size())
-        text.replace(at, token.size(), by);
+void replace_all(std::string &text, std::string_view token, std::string_view replacement) {
+    for (size_t position = 0; (position = text.find(token, position)) != std::string::npos;
+         position += replacement.size())
+        text.replace(position, token.size(), replacement);
 }
 
-core::status check_name(const std::string &name, const language &in) {
-    if (const std::string why = core::why_no_policy_name(name); !why.empty())
-        return error{format("{} is no name for a policy: {}", name, why), true};
-    if (in.words.find(" " + name + " ") != std::string_view::npos)
-        return error{format("{} is a word of {}; choose another name", name, in.title), true};
+core::status check_name(const std::string &name, const language &chosen_language) {
+    if (const std::string reason = core::policy_name_problem(name); !reason.empty())
+        return error{format("{} is no name for a policy: {}", name, reason), true};
+    if (chosen_language.words.find(" " + name + " ") != std::string_view::npos)
+        return error{format("{} is a word of {}; choose another name", name, chosen_language.title),
+                     true};
     core::set_log_level(core::log_level::error);
-    const auto all = open_registry({});
-    if (!all) return core::success();  // without bundled policies there is no clash
-    for (const core::policy &one : all->policies())
-        if (one.name() == name)
-            return error{
-                format("policy {} is already in {}; choose another name", name, one.path.string()),
-                true};
+    const auto registry = open_registry({});
+    if (!registry) return core::success();  // without bundled policies there is no clash
+    for (const core::policy &loaded_policy : registry->policies())
+        if (loaded_policy.name() == name)
+            return error{format("policy {} is already in {}; choose another name", name,
+                                loaded_policy.path.string()),
+                         true};
     return core::success();
 }
 
@@ -96,11 +98,11 @@ core::result<fs::path> scaffold(const plugins_new_options &options) {
     const auto folder = template_folder();
     if (!folder) return folder.failure();
     const fs::path source = *folder / lang->name / (options.kind + lang->extension + ".in");
-    std::ifstream in(source, std::ios::binary);
-    if (!in)
+    std::ifstream template_file(source, std::ios::binary);
+    if (!template_file)
         return error{format("no {} template for {}: {} is missing; use --lang cpp", lang->name,
                             options.kind, source.string())};
-    std::string text(std::istreambuf_iterator<char>(in), {});
+    std::string text(std::istreambuf_iterator<char>(template_file), {});
     replace_all(text, "@NAME@", options.name);
     replace_all(text, "@KIND@", options.kind);
 

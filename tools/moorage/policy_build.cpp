@@ -19,8 +19,8 @@ namespace {
 
 // The compiler in the environment variable, or the usual name.
 std::string compiler(const char *variable, const char *usual) {
-    const char *given = std::getenv(variable);
-    return given && *given ? given : usual;
+    const char *configured = std::getenv(variable);
+    return configured && *configured ? configured : usual;
 }
 
 // The command in the first lines of each template.
@@ -72,9 +72,11 @@ int run(const std::vector<std::string> &command) {
 }  // namespace
 
 core::result<fs::path> sdk_folder() {
-    if (const char *given = std::getenv("MOORAGE_SDK"); given && *given) {
-        if (fs::exists(fs::path(given) / "include/moorage/module.h")) return fs::path(given);
-        return error{format("MOORAGE_SDK = {} holds no include/moorage/module.h", given), true};
+    if (const char *configured = std::getenv("MOORAGE_SDK"); configured && *configured) {
+        if (fs::exists(fs::path(configured) / "include/moorage/module.h"))
+            return fs::path(configured);
+        return error{format("MOORAGE_SDK = {} holds no include/moorage/module.h", configured),
+                     true};
     }
     std::error_code failed;
     const fs::path program = fs::read_symlink("/proc/self/exe", failed).parent_path();

@@ -38,75 +38,82 @@ std::string today() {
     return format("{:04}-{:02}-{:02}", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday);
 }
 
-result<measured_machine> measure_machine(const measure_arguments &given) {
+result<measured_machine> measure_machine(const measure_arguments &arguments) {
     measure_options options;
-    options.seconds = given.seconds;
-    options.threads = given.threads;
-    options.progress = [](const std::string &what) { print_error(format("measuring {}\n", what)); };
-    const bool on_gpu = find_executor(given.executor)->memory == fast_memory::gpu;
+    options.seconds = arguments.seconds;
+    options.threads = arguments.threads;
+    options.progress = [](const std::string &name) { print_error(format("measuring {}\n", name)); };
+    const bool on_gpu = find_executor(arguments.executor)->memory == fast_memory::gpu;
     auto machine = on_gpu ? measure_cuda({.common = options}) : measure_cpu(options);
     if (!machine) return machine.failure();
     machine->date = today();
     options.progress("whole tokens");
-    if (const status done = measure_tokens(given.seconds / 10, given.threads, *machine); !done)
+    if (const status done = measure_tokens(arguments.seconds / 10, arguments.threads, *machine);
+        !done)
         return done.failure();
     if (on_gpu) return machine;
     options.progress("loads");
-    if (const status done = measure_loads(given.seconds / 20, given.threads, *machine); !done)
+    if (const status done = measure_loads(arguments.seconds / 20, arguments.threads, *machine);
+        !done)
         return done.failure();
     return machine;
 }
 
 // Finds errors that would otherwise show after minutes of measuring.
-status check_first(const measure_arguments &given) {
+status check_first(const measure_arguments &arguments) {
     const uint32_t processors = usable_processors();
-    if (given.threads > processors)
+    if (arguments.threads > processors)
         return error{format("run.threads {}: this process may use {} processor{}, so from 0 to {}",
-                            given.threads, processors, processors == 1 ? "" : "s", processors),
+                            arguments.threads, processors, processors == 1 ? "" : "s", processors),
                      true};
-    for (const std::string &file : {given.out_file, given.json_file})
+    for (const std::string &file : {arguments.out_file, arguments.json_file})
         if (!file.empty() && file != "-")
-            if (const auto there = atomic_file::create(file); !there) return there.failure();
+            if (const auto writable = atomic_file::create(file); !writable)
+                return writable.failure();
     return success();
 }
 
-int measure(measure_arguments &given) {
-    if (const status read =
-            read_machine(given.settings, "profile measure", given.executor, given.threads);
+int measure(measure_arguments &arguments) {
+    if (const status read = read_machine(arguments.settings, "profile measure", arguments.executor,
+                                         arguments.threads);
         !read)
         return fail(read.failure());
-    if (const status sound = check_first(given); !sound) return fail(sound.failure());
-    const auto machine = measure_machine(given);
+    if (const status sound = check_first(arguments); !sound) return fail(sound.failure());
+    const auto machine = measure_machine(arguments);
     if (!machine) return fail(machine.failure());
-    const measured_profile made = profile_of(*machine);
-    const std::string text = to_toml(made.profile, made.sources, made.notes);
-    if (const status done = write_text(given.out_file, text); !done) return fail(done.failure());
-    if (given.json_file != "-" && given.out_file != "-") {
-        for (const std::string &line : made.notes) print(line + "\n");
-        print(format("\nprofile: {0} (use it with --set hardware.profile={0})\n", given.out_file));
+    const measured_profile measured = profile_of(*machine);
+    const std::string text = to_toml(measured.profile, measured.sources, measured.notes);
+    if (const status done = write_text(arguments.out_file, text); !done)
+        return fail(done.failure());
+    if (arguments.json_file != "-" && arguments.out_file != "-") {
+        for (const std::string &line : measured.notes) print(line + "\n");
+        print(format("\nprofile: {0} (use it with --set hardware.profile={0})\n",
+                     arguments.out_file));
     }
-    if (!given.json_file.empty())
-        if (const status done = write_json(given.json_file, json_of(*machine, made.profile)); !done)
+    if (!arguments.json_file.empty())
+        if (const status done =
+                write_json(arguments.json_file, json_of(*machine, measured.profile));
+            !done)
             return fail(done.failure());
     return exit_ok;
 }
 
-void add_measure(parser &sub, measure_arguments &given) {
-    sub.add_option("--out", given.out_file, "profile to write; -: standard output")
+void add_measure(parser &sub, measure_arguments &arguments) {
+    sub.add_option("--out", arguments.out_file, "profile to write; -: standard output")
         ->required()
         ->type_name("FILE.toml");
-    sub.add_option("--executor", given.executor, "executor to measure: cpu (default) or cuda")
+    sub.add_option("--executor", arguments.executor, "executor to measure: cpu (default) or cuda")
         ->type_name("NAME")
         ->one_of({"cpu", "cuda"});
-    sub.add_option("--seconds", given.seconds,
+    sub.add_option("--seconds", arguments.seconds,
                    "time for repeats, about (20 s); each measurement always runs a few times, "
                    "which takes 10 s or more")
         ->type_name("S")
-        ->in(quantity_unit::s)
+        ->in_unit(quantity_unit::s)
         ->range(0.01, 3600.0);
-    add_set(sub, given.settings);
-    add_flag_of_key(sub, given.settings, "--threads");
-    add_json(sub, given.json_file, "all samples");
+    add_set(sub, arguments.settings);
+    add_flag_of_key(sub, arguments.settings, "--threads");
+    add_json(sub, arguments.json_file, "all samples");
 }
 
 }  // namespace
@@ -115,12 +122,12 @@ command install_profile(parser &app) {
     parser *profile = app.add_subcommand(
         "profile", "measure this machine as a hardware profile, or compare the emulator with it");
     profile->require_subcommand(1);
-    const auto to_measure = std::make_shared<measure_arguments>();
+    const auto arguments = std::make_shared<measure_arguments>();
     parser *measuring =
         profile->add_subcommand("measure", "measure this machine and write its profile");
-    add_measure(*measuring, *to_measure);
+    add_measure(*measuring, *arguments);
     const command compare = install_profile_compare(*profile);
-    return [=] { return measuring->parsed() ? measure(*to_measure) : compare(); };
+    return [=] { return measuring->parsed() ? measure(*arguments) : compare(); };
 }
 
 }  // namespace moorage::tool

@@ -37,22 +37,24 @@ struct profile_compare_arguments {
 struct composition {
     std::string name;
     run_config real, emulated;
-    std::optional<run_report> foretold;
+    std::optional<run_report> predicted;
     // The fastest of several runs in decoding, and the fastest in its prompt.
     std::optional<run_report> measured, prompted;
 };
 
 // The median time of a run's tokens, or of its first tokens if none follow.
-double time_of(const run_report &one) {
-    return one.tpot_ms.p50 > 0 ? one.tpot_ms.p50 : one.ttft_ms.p50;
+double time_of(const run_report &report) {
+    return report.tpot_ms.p50 > 0 ? report.tpot_ms.p50 : report.ttft_ms.p50;
 }
 
-void keep_quickest(composition &of, run_report made) {
-    if (!of.prompted || made.ttft_ms.p50 < of.prompted->ttft_ms.p50) of.prompted = made;
-    if (!of.measured || time_of(made) < time_of(*of.measured)) of.measured = std::move(made);
+void keep_quickest(composition &compared, run_report report) {
+    if (!compared.prompted || report.ttft_ms.p50 < compared.prompted->ttft_ms.p50)
+        compared.prompted = report;
+    if (!compared.measured || time_of(report) < time_of(*compared.measured))
+        compared.measured = std::move(report);
 }
 
-result<composition> read_composition(const profile_compare_arguments &given,
+result<composition> read_composition(const profile_compare_arguments &arguments,
                                      const std::string &file, std::vector<override_value> overrides,
                                      const std::vector<override_value> &swept) {
     overrides.insert(overrides.end(), swept.begin(), swept.end());
@@ -63,39 +65,40 @@ result<composition> read_composition(const profile_compare_arguments &given,
                             "configuration with a [source] alone, or take moorage load --emulate",
                             file),
                      true};
-    composition made;
-    made.name = std::filesystem::path(file).stem().string();
-    for (const override_value &one : swept)
-        made.name += format(" {}={}", one.key == "plugin" ? one.section : one.key, one.value);
-    made.real = std::move(read).value();
-    if (!made.real.runs_on().real) made.real.executor = "cpu";
-    if (!given.profile.empty()) {
-        made.real.profile = given.profile;
+    composition compared;
+    compared.name = std::filesystem::path(file).stem().string();
+    for (const override_value &setting : swept)
+        compared.name += format(" {}={}", setting.key == "plugin" ? setting.section : setting.key,
+                                setting.value);
+    compared.real = std::move(read).value();
+    if (!compared.real.runs_on().real) compared.real.executor = "cpu";
+    if (!arguments.profile.empty()) {
+        compared.real.profile = arguments.profile;
         // Options name files relative to this folder, a configuration relative to its own.
-        if (given.profile.ends_with(".toml"))
-            made.real.profile = std::filesystem::absolute(given.profile).string();
-        made.real.link.clear();
-        made.real.node.clear();
+        if (arguments.profile.ends_with(".toml"))
+            compared.real.profile = std::filesystem::absolute(arguments.profile).string();
+        compared.real.link.clear();
+        compared.real.node.clear();
     }
     // The policies of both runs see the same costs, so they decide alike.
-    made.emulated = made.real;
-    made.emulated.executor = executors[0].name;
-    return made;
+    compared.emulated = compared.real;
+    compared.emulated.executor = executors[0].name;
+    return compared;
 }
 
-result<std::vector<composition>> read_compositions(const profile_compare_arguments &given) {
-    const auto fixed = read_settings(given.settings);
+result<std::vector<composition>> read_compositions(const profile_compare_arguments &arguments) {
+    const auto fixed = read_settings(arguments.settings);
     if (!fixed) return fixed.failure();
-    const auto sweeps = read_sweeps(given.sweeps);
+    const auto sweeps = read_sweeps(arguments.sweeps);
     if (!sweeps) return sweeps.failure();
-    std::vector<composition> all;
-    for (const std::string &file : given.configs)
+    std::vector<composition> compositions;
+    for (const std::string &file : arguments.configs)
         for (const auto &swept : combinations(*sweeps)) {
-            auto one = read_composition(given, file, *fixed, swept);
-            if (!one) return one.failure();
-            all.push_back(std::move(*one));
+            auto compared = read_composition(arguments, file, *fixed, swept);
+            if (!compared) return compared.failure();
+            compositions.push_back(std::move(*compared));
         }
-    return all;
+    return compositions;
 }
 
 // Why the times of a run say nothing about offloading; empty if they do.
@@ -115,65 +118,66 @@ std::string not_offloading(const run_report &run) {
     return {};
 }
 
-status check_offloading(const composition &of, const run_report &run) {
-    const std::string why = not_offloading(run);
-    if (why.empty()) return success();
+status check_offloading(const composition &compared, const run_report &run) {
+    const std::string reason = not_offloading(run);
+    if (reason.empty()) return success();
     return error{
         format("{} on {}: {}: no figure of offloading; change memory.experts or the source, or "
                "leave --offloading out",
-               of.name, run.executor, why)};
+               compared.name, run.executor, reason)};
 }
 
 // Other work on the machine can only slow a run, so the fastest run counts. Compositions take turns
 // in rounds, so that a busy minute does not hit only one of them.
-status run_all(std::vector<composition> &all, const profile_compare_arguments &given) {
+status run_all(std::vector<composition> &compositions, const profile_compare_arguments &arguments) {
     run_resources shared;
-    for (composition &one : all) {
-        if (const status done = shared.scan(one.real.plugin_paths); !done) return done;
-        auto foretold = run(one.emulated, shared, {});
-        if (!foretold) return foretold.failure();
-        one.foretold = std::move(*foretold);
-        if (given.offloading)
-            if (const status sound = check_offloading(one, *one.foretold); !sound) return sound;
+    for (composition &compared : compositions) {
+        if (const status done = shared.scan(compared.real.plugin_paths); !done) return done;
+        auto predicted = run(compared.emulated, shared, {});
+        if (!predicted) return predicted.failure();
+        compared.predicted = std::move(*predicted);
+        if (arguments.offloading)
+            if (const status sound = check_offloading(compared, *compared.predicted); !sound)
+                return sound;
     }
-    for (uint32_t round = 0; round < given.runs; ++round)
-        for (composition &one : all) {
-            auto report = run(one.real, shared, {});
+    for (uint32_t round = 0; round < arguments.runs; ++round)
+        for (composition &compared : compositions) {
+            auto report = run(compared.real, shared, {});
             if (!report) return report.failure();
-            if (given.offloading)
-                if (const status sound = check_offloading(one, *report); !sound) return sound;
-            keep_quickest(one, std::move(*report));
+            if (arguments.offloading)
+                if (const status sound = check_offloading(compared, *report); !sound) return sound;
+            keep_quickest(compared, std::move(*report));
         }
     return success();
 }
 
 // The class by which measurements tell where a step's experts were.
-figure_class class_of(const composition &one, bool prompt) {
-    const run_report &report = *one.measured;
+figure_class class_of(const composition &compared, bool prompt) {
+    const run_report &report = *compared.measured;
     if (prompt) return figure_class::prompt;
     if (report.experts.on_cpu > report.experts.loaded) return figure_class::cpu_layers;
     if (report.experts.loaded + report.experts.on_cpu > 0) return figure_class::pcie;
-    return one.real.batch > 1 ? figure_class::batch : figure_class::resident;
+    return compared.real.batch > 1 ? figure_class::batch : figure_class::resident;
 }
 
-validated_row row_of(const composition &one, bool prompt) {
+validated_row row_of(const composition &compared, bool prompt) {
     validated_row row;
-    row.figure.id = one.name;
-    row.figure.group = one.measured->executor;
+    row.figure.id = compared.name;
+    row.figure.group = compared.measured->executor;
     row.figure.engine = "ours";
-    row.of = class_of(one, prompt);
-    row.figure.step_ms = prompt ? one.prompted->ttft_ms.p50 : one.measured->tpot_ms.p50;
-    row.emulated_ms = (prompt ? one.foretold->ttft_ms : one.foretold->tpot_ms).p50;
+    row.kind = class_of(compared, prompt);
+    row.figure.step_ms = prompt ? compared.prompted->ttft_ms.p50 : compared.measured->tpot_ms.p50;
+    row.emulated_ms = (prompt ? compared.predicted->ttft_ms : compared.predicted->tpot_ms).p50;
     return row;
 }
 
-validation validation_of(const std::vector<composition> &all) {
+validation validation_of(const std::vector<composition> &compositions) {
     validation found;
     found.against = "measured";
     found.file = "runs of this machine";
-    for (const composition &one : all) {
-        if (one.measured->tpot_ms.p50 > 0) found.rows.push_back(row_of(one, false));
-        if (one.measured->ttft_ms.p50 > 0) found.rows.push_back(row_of(one, true));
+    for (const composition &compared : compositions) {
+        if (compared.measured->tpot_ms.p50 > 0) found.rows.push_back(row_of(compared, false));
+        if (compared.measured->ttft_ms.p50 > 0) found.rows.push_back(row_of(compared, true));
     }
     return found;
 }
@@ -188,7 +192,7 @@ std::string verdict_text(const validation &found, double within) {
     const validated_row &worst = *beyond.front();
     return format("verdict: off, {} of {} rows by more than {}; worst {} ({}), ratio {:.2f}\n",
                   beyond.size(), found.rows.size(), share, worst.figure.id,
-                  worst.of == figure_class::prompt ? "prefill" : "decode", worst.ratio());
+                  worst.kind == figure_class::prompt ? "prefill" : "decode", worst.ratio());
 }
 
 json verdict_json(const validation &found, double within) {
@@ -196,30 +200,33 @@ json verdict_json(const validation &found, double within) {
     return {{"within", within}, {"rows_off", beyond}, {"ok", beyond == 0}};
 }
 
-int compare(const profile_compare_arguments &given) {
-    auto all = read_compositions(given);
-    if (!all) return fail(all.failure());
-    if (const status done = run_all(*all, given); !done) return fail(done.failure());
-    const validation found = validation_of(*all);
+int compare(const profile_compare_arguments &arguments) {
+    auto compositions = read_compositions(arguments);
+    if (!compositions) return fail(compositions.failure());
+    if (const status done = run_all(*compositions, arguments); !done) return fail(done.failure());
+    const validation found = validation_of(*compositions);
     json terms = json::array();
-    for (const composition &one : *all) {
-        prediction of = compare_runs(*one.foretold, *one.measured, *one.prompted);
-        for (const run_report *run : {&*one.foretold, &*one.measured})
+    for (const composition &compared : *compositions) {
+        prediction breakdown =
+            compare_runs(*compared.predicted, *compared.measured, *compared.prompted);
+        for (const run_report *run : {&*compared.predicted, &*compared.measured})
             for (const std::string &warning : run->warnings)
-                if (std::ranges::find(of.warnings, warning) == of.warnings.end())
-                    of.warnings.push_back(warning);
-        if (given.json_file != "-") print(format("{}\n", one.name) + to_text(of) + "\n");
-        terms.push_back(to_json(of));
+                if (std::ranges::find(breakdown.warnings, warning) == breakdown.warnings.end())
+                    breakdown.warnings.push_back(warning);
+        if (arguments.json_file != "-")
+            print(format("{}\n", compared.name) + to_text(breakdown) + "\n");
+        terms.push_back(to_json(breakdown));
     }
-    if (given.json_file != "-") print(to_text(found) + "\n" + verdict_text(found, given.within));
-    if (!given.json_file.empty()) {
+    if (arguments.json_file != "-")
+        print(to_text(found) + "\n" + verdict_text(found, arguments.within));
+    if (!arguments.json_file.empty()) {
         json figures = to_json(found);
         figures["terms"] = terms;
-        figures["verdict"] = verdict_json(found, given.within);
-        const status done = write_json(given.json_file, figures);
+        figures["verdict"] = verdict_json(found, arguments.within);
+        const status done = write_json(arguments.json_file, figures);
         if (!done) return fail(done.failure());
     }
-    return found.rows_beyond(given.within).empty() ? exit_ok : exit_failed;
+    return found.rows_beyond(arguments.within).empty() ? exit_ok : exit_failed;
 }
 
 }  // namespace
@@ -228,32 +235,32 @@ command install_profile_compare(parser &profile) {
     parser *sub = profile.add_subcommand("compare",
                                          "run on the emulator and on the real machine, and show "
                                          "the difference per term and by class");
-    const auto given = std::make_shared<profile_compare_arguments>();
-    sub->add_option("configs", given->configs, "TOML files of runs")
+    const auto arguments = std::make_shared<profile_compare_arguments>();
+    sub->add_option("configs", arguments->configs, "TOML files of runs")
         ->required()
         ->type_name("CONFIG.toml");
-    sub->add_option("--profile", given->profile,
+    sub->add_option("--profile", arguments->profile,
                     "predict with this profile: a name, or a file of profile measure")
         ->type_name("NAME");
-    add_settings(*sub, given->settings);
-    sub->add_option("--sweep", given->sweeps,
+    add_settings(*sub, arguments->settings);
+    sub->add_option("--sweep", arguments->sweeps,
                     "run with each of these values; several sweeps make all combinations")
         ->type_name("SECTION.KEY=A,B,...")
         ->take_all()
         ->expected(1);
-    sub->add_option("--runs", given->runs, "number of real runs; the fastest counts (10)")
+    sub->add_option("--runs", arguments->runs, "number of real runs; the fastest counts (10)")
         ->type_name("N")
         ->range(1u, 1000u);
-    sub->add_option("--within", given->within,
+    sub->add_option("--within", arguments->within,
                     "largest accepted error as a share; exit code 1 if a row exceeds it (15 %)")
         ->type_name("SHARE")
-        ->in(quantity_unit::share)
+        ->in_unit(quantity_unit::share)
         ->range(0.0, 1e6);
     sub->add_flag(
-        "--offloading", given->offloading,
+        "--offloading", arguments->offloading,
         "refuse runs with less than 50 % or more than 90 % hits, and runs that evict nothing");
-    add_json(*sub, given->json_file, "rows and terms");
-    return [given] { return compare(*given); };
+    add_json(*sub, arguments->json_file, "rows and terms");
+    return [arguments] { return compare(*arguments); };
 }
 
 }  // namespace moorage::tool

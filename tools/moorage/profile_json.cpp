@@ -9,23 +9,24 @@ using namespace moorage::core;
 
 namespace {
 
-json samples(const std::vector<timed> &all, const char *amount) {
-    json out = json::array();
-    for (const timed &one : all) out.push_back({{amount, one.amount}, {"seconds", one.seconds}});
-    return out;
+json samples(const std::vector<timed_sample> &timings, const char *amount) {
+    json entries = json::array();
+    for (const timed_sample &sample : timings)
+        entries.push_back({{amount, sample.amount}, {"seconds", sample.seconds}});
+    return entries;
 }
 
 }  // namespace
 
 json json_of(const measured_machine &machine, const hardware_profile &profile) {
     json products = json::array();
-    for (const product_speed &one : machine.products)
-        products.push_back({{"type", name_of(one.type)},
-                            {"rows", one.rows},
-                            {"columns", one.columns},
-                            {"tokens", one.tokens},
-                            {"bytes", one.bytes},
-                            {"seconds", one.seconds}});
+    for (const product_speed &product : machine.products)
+        products.push_back({{"type", name_of(product.type)},
+                            {"rows", product.rows},
+                            {"columns", product.columns},
+                            {"tokens", product.tokens},
+                            {"bytes", product.bytes},
+                            {"seconds", product.seconds}});
     const device_profile &device = profile.device;
     return {{"executor", machine.executor},
             {"processor", machine.processor},

@@ -35,8 +35,8 @@ model_request request_of(uint32_t vocabulary, uint32_t count) {
 // A small model and its work: tokens drawn one after the other, as in a run.
 class probe {
     // The time of a token, or of a pass with all tokens.
-    static double time_of(const run_report &one) {
-        return one.tpot_ms.p50 > 0 ? one.tpot_ms.p50 : one.ttft_ms.p50;
+    static double time_of(const run_report &report) {
+        return report.tpot_ms.p50 > 0 ? report.tpot_ms.p50 : report.ttft_ms.p50;
     }
 
 public:
@@ -49,18 +49,18 @@ public:
     }
     status make(uint32_t hidden, uint32_t experts_each = experts) {
         if (const status done = shared_.scan({}); !done) return done.failure();
-        auto made = probe_model({layers, hidden, hidden / 2, experts_each, top_k, 4 * hidden});
-        if (!made) return made.failure();
-        shape_ = shape_of(**made, "");
+        auto model = probe_model({layers, hidden, hidden / 2, experts_each, top_k, 4 * hidden});
+        if (!model) return model.failure();
+        shape_ = shape_of(**model, "");
         config_.model = "probe";
-        shared_.keep(config_.model, std::move(made).value());
+        shared_.keep(config_.model, std::move(model).value());
         prompt(1);
         return success();
     }
     // From now on the prompt has so many tokens. They enter in one pass, or some in each pass.
-    void prompt(uint32_t tokens, uint32_t of_pass = window) {
+    void prompt(uint32_t tokens, uint32_t pass_tokens = window) {
         requests_ = {request_of(shape_.vocabulary, tokens)};
-        config_.prefill = std::min(tokens, of_pass);
+        config_.prefill = std::min(tokens, pass_tokens);
     }
     const model_shape &shape() const { return shape_; }
     // Bytes that a token reads in a layer. Weights have two bytes, so this is also the number of
@@ -97,7 +97,7 @@ private:
 
 // Draws from logits of several lengths. The chance of a token falls with the power 1.5 of its rank,
 // so few tokens are ever drawn, as in a text.
-static void measure_draws(double budget_s, measured_machine &into) {
+static void measure_draws(double budget_s, measured_machine &machine) {
     for (const uint32_t count : {1024u, 4096u, 16384u, 65536u}) {
         std::vector<float> logits(count);
         for (uint32_t rank = 0; rank < count; ++rank)
@@ -106,36 +106,36 @@ static void measure_draws(double budget_s, measured_machine &into) {
         random_stream draws = draw.draws_of(0);
         int64_t sum = 0;  // so that nothing is left out
         const double seconds = typical_seconds(budget_s, [&] {
-            if (first_odd(logits) == logits.size()) sum += draw(logits, draws);
+            if (first_non_finite(logits) == logits.size()) sum += draw(logits, draws);
         });
         const double picked = typical_seconds(budget_s, [&] {
-            if (first_odd(logits) == logits.size()) sum += most_probable(logits);
+            if (first_non_finite(logits) == logits.size()) sum += most_probable(logits);
         });
         if (sum < 0) continue;
-        into.draws.push_back({static_cast<double>(count), seconds});
-        into.picks.push_back({static_cast<double>(count), picked});
+        machine.draws.push_back({static_cast<double>(count), seconds});
+        machine.picks.push_back({static_cast<double>(count), picked});
     }
 }
 
 // Compares passes of four tokens with passes of one, all through the same experts. This gives the
 // time that a further token adds to a layer, by its operations.
 static status measure_few(uint32_t hidden, double seconds, uint32_t threads,
-                          measured_machine &into) {
+                          measured_machine &machine) {
     constexpr uint32_t few = 4;
     static_assert(few <= STREAM_TOKENS_MAX && window % few == 0);
     probe small(threads);
     if (const status done = small.make(hidden, top_k); !done) return done.failure();
-    small.config().executor = into.executor;
+    small.config().executor = machine.executor;
     double took_seconds[2];
-    for (const uint32_t of_pass : {1u, few}) {
-        small.prompt(window, of_pass);
+    for (const uint32_t pass_tokens : {1u, few}) {
+        small.prompt(window, pass_tokens);
         const auto report = small.quickest(seconds);
         if (!report) return report.failure();
-        took_seconds[of_pass != 1] = report.value().ttft_ms.p50 / 1000 * of_pass / window;
+        took_seconds[pass_tokens != 1] = report.value().ttft_ms.p50 / 1000 * pass_tokens / window;
     }
     const double further = (took_seconds[1] - took_seconds[0]) / layers / (few - 1);
-    into.few_tokens = STREAM_TOKENS_MAX;
-    into.few_layers.push_back({small.layer_bytes(), std::max(further, 1e-9)});
+    machine.few_tokens = STREAM_TOKENS_MAX;
+    machine.few_layers.push_back({small.layer_bytes(), std::max(further, 1e-9)});
     return success();
 }
 
@@ -152,59 +152,59 @@ static double software_seconds(const run_report &report, double drawing_seconds)
     return std::max(share * report.tpot_ms.p50 / 1000 - drawing_seconds, 0.0);
 }
 
-status measure_tokens(double seconds, uint32_t threads, measured_machine &into) {
+status measure_tokens(double seconds, uint32_t threads, measured_machine &machine) {
     // A GPU reads small models in no time. Its constants also show in larger ones.
-    const uint32_t scale = into.is_host ? 64 : 192;
+    const uint32_t scale = machine.is_host ? 64 : 192;
     std::vector<double> steps;
-    measure_draws(seconds / 50, into);
+    measure_draws(seconds / 50, machine);
     for (const uint32_t hidden : {scale, 2 * scale, 3 * scale, 4 * scale}) {
         probe small(threads);
         if (const status done = small.make(hidden); !done) return done.failure();
-        small.config().executor = into.executor;
+        small.config().executor = machine.executor;
         const auto report = small.quickest(seconds / 5);
         if (!report) return report.failure();
         const double bytes = small.layer_bytes();
         // A GPU's layer includes the software, but not drawing tokens.
-        const double drawn = drawing(into, small.shape().vocabulary);
-        const double software = into.is_host ? software_seconds(report.value(), drawn) : drawn;
+        const double drawn = drawing(machine, small.shape().vocabulary);
+        const double software = machine.is_host ? software_seconds(report.value(), drawn) : drawn;
         const double token = report.value().tpot_ms.p50 / 1000;
-        into.token_layers.push_back({bytes, (token - software) / layers});
-        steps.push_back(into.is_host ? software / layers : 0);
+        machine.token_layers.push_back({bytes, (token - software) / layers});
+        steps.push_back(machine.is_host ? software / layers : 0);
         // There is too little work to measure a GPU's matrix units. Single experts have measured
         // them.
-        if (!into.is_host) continue;
+        if (!machine.is_host) continue;
         small.prompt(window);
         const auto at_once = small.quickest(seconds / 20);
         if (!at_once) return at_once.failure();
-        into.prefill_layers.push_back(
+        machine.prefill_layers.push_back(
             {bytes, at_once.value().ttft_ms.p50 / 1000 / layers / window});
-        if (const status done = measure_few(hidden, seconds / 40, threads, into); !done)
+        if (const status done = measure_few(hidden, seconds / 40, threads, machine); !done)
             return done.failure();
     }
-    into.step_seconds = median(steps);
-    into.token_experts = top_k;
-    into.token_layer_count = layers;
+    machine.step_seconds = median(steps);
+    machine.token_experts = top_k;
+    machine.token_layer_count = layers;
     return success();
 }
 
-status measure_loads(double seconds, uint32_t threads, measured_machine &into) {
+status measure_loads(double seconds, uint32_t threads, measured_machine &machine) {
     probe small(threads);
     if (const status done = small.make(/*hidden=*/192); !done) return done.failure();
     small.config().experts = layers * experts / 3;
     small.config().per_layer = true;
-    small.config().executor = into.executor;
+    small.config().executor = machine.executor;
     const auto real = small.quickest(seconds);
     if (!real) return real.failure();
     const run_report &report = real.value();
     const double loads = static_cast<double>(report.bytes.h2d) /
                          static_cast<double>(small.shape().expert_bytes) /
                          static_cast<double>(report.tokens);
-    const double steps_seconds = into.step_seconds * layers;
+    const double steps_seconds = machine.step_seconds * layers;
     if (loads > 0)
-        into.load_seconds =
-            std::max(
-                software_seconds(report, drawing(into, small.shape().vocabulary)) - steps_seconds,
-                0.0) /
+        machine.load_seconds =
+            std::max(software_seconds(report, drawing(machine, small.shape().vocabulary)) -
+                         steps_seconds,
+                     0.0) /
             loads;
     return success();
 }

@@ -46,16 +46,16 @@ constexpr std::string_view used_keys[] = {"run.seed",       "run.tokens", "memor
                                           "memory.sharing", "plugins",    "cache"};
 
 // A policy of the list, with the settings that its label carries.
-struct entry {
+struct listed_policy {
     std::string label;
-    const core::policy *of = nullptr;
+    const core::policy *policy = nullptr;
     core::settings params;
 };
 
 // "lfu:half_life=16:forget_on_evict=true"
-result<entry> parse_entry(const std::string &label, const core::registry &policies) {
+result<listed_policy> parse_entry(const std::string &label, const core::registry &policies) {
     const std::vector<std::string> parts = core::split(label, ':');
-    entry made{label, nullptr, {}};
+    listed_policy parsed{label, nullptr, {}};
     std::filesystem::path library;
     for (size_t i = 1; i < parts.size(); ++i) {
         std::error_code failed;
@@ -65,14 +65,14 @@ result<entry> parse_entry(const std::string &label, const core::registry &polici
                 library = std::filesystem::absolute(library, failed);
             continue;
         }
-        auto one = parse_setting(parts[i], format("--policies {}", label));
-        if (!one) return one.failure();
-        made.params.push_back(std::move(*one));
+        auto setting = parse_setting(parts[i], format("--policies {}", label));
+        if (!setting) return setting.failure();
+        parsed.params.push_back(std::move(*setting));
     }
     const auto found = policies.find(parts[0], "cache", library);
     if (!found) return error{found.failure().text, true};
-    made.of = *found;
-    return made;
+    parsed.policy = *found;
+    return parsed;
 }
 
 // "cache.lfu.half_life=0,16": a key, and its value or the values to be tried.
@@ -87,7 +87,7 @@ result<tried_param> parse_param(const std::string &text) {
     const size_t equals = text.find('=');
     std::vector<std::string> names = core::split(text.substr(0, equals), '.');
     if (names.size() == 2 && names[0] != "cache" && equals != std::string::npos) {
-        tell_old("--param " + text, "--param cache." + text);
+        warn_old_spelling("--param " + text, "--param cache." + text);
         names.insert(names.begin(), "cache");
     }
     if (equals == std::string::npos || names[0] != "cache" || names.size() < 2 || names.size() > 3)
@@ -103,34 +103,35 @@ result<tried_param> parse_param(const std::string &text) {
 
 // Adds it to every entry of the policy whose label does not set the key. Several values make an
 // entry each.
-status add_param(const tried_param &param, std::vector<entry> &entries) {
-    std::vector<entry> all;
+status add_param(const tried_param &param, std::vector<listed_policy> &entries) {
+    std::vector<listed_policy> extended;
     std::vector<std::string> names;
     bool used = false;
-    std::string set_by;  // a label
-    for (const entry &to : entries) {
-        names.emplace_back(to.of->name());
-        const bool is_meant = param.policy.empty() || param.policy == to.of->name();
-        const bool set = std::ranges::any_of(
-            to.params, [&](const core::setting &given) { return given.key == param.key; });
+    std::string setting_label;  // a label
+    for (const listed_policy &candidate : entries) {
+        names.emplace_back(candidate.policy->name());
+        const bool is_meant = param.policy.empty() || param.policy == candidate.policy->name();
+        const bool set = std::ranges::any_of(candidate.params, [&](const core::setting &setting) {
+            return setting.key == param.key;
+        });
         used |= is_meant && !set;
-        if (is_meant && set) set_by = to.label;
-        if (!is_meant || set) all.push_back(to);
+        if (is_meant && set) setting_label = candidate.label;
+        if (!is_meant || set) extended.push_back(candidate);
         if (!is_meant || set) continue;
         for (const std::string &value : param.values) {
             const std::string assignment = param.key + "=" + value;
-            auto one = parse_setting(assignment, param.text);
-            if (!one) return one.failure();
-            all.push_back(to);
-            all.back().params.push_back(std::move(*one));
-            if (param.values.size() > 1) all.back().label += ":" + assignment;
+            auto setting = parse_setting(assignment, param.text);
+            if (!setting) return setting.failure();
+            extended.push_back(candidate);
+            extended.back().params.push_back(std::move(*setting));
+            if (param.values.size() > 1) extended.back().label += ":" + assignment;
         }
     }
-    entries = std::move(all);
+    entries = std::move(extended);
     if (used) return core::success();
-    if (!set_by.empty())
+    if (!setting_label.empty())
         return error{format("{} is given twice: --policies {} sets it; keep one of them",
-                            param.text, set_by),
+                            param.text, setting_label),
                      true};
     return error{format("{}: policy {} is not among --policies{}", param.text, param.policy,
                         core::did_you_mean(param.policy, names)),
@@ -138,52 +139,54 @@ status add_param(const tried_param &param, std::vector<entry> &entries) {
 }
 
 // Adds the parameters of --param, and those of caches from --set.
-status add_params(const replay_options &options, std::vector<entry> &entries) {
-    std::vector<tried_param> all;
+status add_params(const replay_options &options, std::vector<listed_policy> &entries) {
+    std::vector<tried_param> params;
     for (const std::string &text : options.params) {
         auto param = parse_param(text);
         if (!param) return param.failure();
         param->text = "--param " + param->text;
-        all.push_back(std::move(param).value());
+        params.push_back(std::move(param).value());
     }
     const auto set = read_settings(options.settings);
     if (!set) return set.failure();
-    for (const core::override_value &one : *set) {
-        if (one.section != "cache" || one.key == "plugin" || one.key == "library") continue;
-        auto param = parse_param(format("cache.{}={}", one.key, one.value));
+    for (const core::override_value &setting : *set) {
+        if (setting.section != "cache" || setting.key == "plugin" || setting.key == "library")
+            continue;
+        auto param = parse_param(format("cache.{}={}", setting.key, setting.value));
         if (!param) return param.failure();
         param->text = "--set " + param->text;
-        all.push_back(std::move(param).value());
+        params.push_back(std::move(param).value());
     }
-    for (size_t i = 0; i < all.size(); ++i) {
+    for (size_t i = 0; i < params.size(); ++i) {
         for (size_t j = 0; j < i; ++j)
-            if (all[i].key == all[j].key && all[i].policy == all[j].policy)
-                return error{
-                    format("{} and {} say two things of one parameter; values to be tried "
-                           "stand in one: {}=0,16",
-                           all[j].text, all[i].text, all[i].text.substr(0, all[i].text.find('='))),
-                    true};
-        if (const status added = add_param(all[i], entries); !added) return added;
+            if (params[i].key == params[j].key && params[i].policy == params[j].policy)
+                return error{format("{} and {} say two things of one parameter; values to be tried "
+                                    "stand in one: {}=0,16",
+                                    params[j].text, params[i].text,
+                                    params[i].text.substr(0, params[i].text.find('='))),
+                             true};
+        if (const status added = add_param(params[i], entries); !added) return added;
     }
     return core::success();
 }
 
-result<std::vector<entry>> parse_policies(const replay_options &options,
-                                          const core::registry &policies, const core::trace &source,
-                                          core::order requests) {
-    std::vector<entry> entries;
+result<std::vector<listed_policy>> parse_policies(const replay_options &options,
+                                                  const core::registry &policies,
+                                                  const core::trace &source, core::order requests) {
+    std::vector<listed_policy> entries;
     if (options.policies == "all") {
-        for (const core::policy &of : policies.policies()) {
-            if (!of.is("cache")) continue;
-            const bool alone = policies.find(of.name(), "cache").ok();
-            entries.push_back({alone ? std::string(of.name())
-                                     : format("{}:library={}", of.name(), of.path.string()),
-                               &of,
-                               {}});
+        for (const core::policy &loaded_policy : policies.policies()) {
+            if (!loaded_policy.is("cache")) continue;
+            const bool alone = policies.find(loaded_policy.name(), "cache").ok();
+            entries.push_back(
+                {alone ? std::string(loaded_policy.name())
+                       : format("{}:library={}", loaded_policy.name(), loaded_policy.path.string()),
+                 &loaded_policy,
+                 {}});
         }
-        std::ranges::sort(entries, {}, &entry::label);
-        std::erase_if(entries, [&](const entry &one) {
-            const core::replay_job job{.of = one.of, .requests = requests};
+        std::ranges::sort(entries, {}, &listed_policy::label);
+        std::erase_if(entries, [&](const listed_policy &listed) {
+            const core::replay_job job{.cache_policy = listed.policy, .requests = requests};
             const status able = core::check_replay(source, job);
             if (!able) core::log_warning(format("left out: {}", able.failure().text));
             return !able;
@@ -194,11 +197,11 @@ result<std::vector<entry>> parse_policies(const replay_options &options,
                 "--plugins"};
     } else {
         for (const std::string &label : core::split(options.policies, ',')) {
-            auto one = parse_entry(label, policies);
-            if (!one) return one.failure();
+            auto parsed = parse_entry(label, policies);
+            if (!parsed) return parsed.failure();
             const bool twice = std::ranges::any_of(
-                entries, [&](const entry &other) { return other.label == label; });
-            if (!twice) entries.push_back(std::move(*one));
+                entries, [&](const listed_policy &listed) { return listed.label == label; });
+            if (!twice) entries.push_back(std::move(*parsed));
         }
     }
     if (const status added = add_params(options, entries); !added) return added.failure();
@@ -229,13 +232,13 @@ result<std::vector<uint32_t>> parse_slots(const std::string &list, uint32_t page
 }
 
 result<std::vector<core::sharing>> parse_sharings(const std::string &list) {
-    std::vector<core::sharing> all;
+    std::vector<core::sharing> sharings;
     for (const std::string &text : core::split(list, ',')) {
-        auto one = core::parse_sharing(text);
-        if (!one) return error{"--sharing: " + one.failure().text, true};
-        if (std::ranges::find(all, *one) == all.end()) all.push_back(*one);
+        auto sharing = core::parse_sharing(text);
+        if (!sharing) return error{"--sharing: " + sharing.failure().text, true};
+        if (std::ranges::find(sharings, *sharing) == sharings.end()) sharings.push_back(*sharing);
     }
-    return all;
+    return sharings;
 }
 
 // The jobs of all rows, each once, and where their results go.
@@ -246,14 +249,14 @@ struct plan {
 };
 
 // A plain belady row serves as the optimum of its size, so that nothing runs twice.
-plan make_plan(replay_report &report, const std::vector<entry> &entries,
+plan make_plan(replay_report &report, const std::vector<listed_policy> &entries,
                const std::vector<uint32_t> &sizes, const std::vector<core::sharing> &sharings,
                bool optimum, const core::policy *belady, const core::replay_job &common) {
-    const auto is_optimum = [&](const entry &one) {
-        return one.of == belady && one.params.empty();
+    const auto is_optimum = [&](const listed_policy &listed) {
+        return listed.policy == belady && listed.params.empty();
     };
     const auto row = std::ranges::find_if(entries, is_optimum);
-    plan made;
+    plan work;
     for (const core::sharing pools : sharings) {
         for (const uint32_t slots : sizes) {
             core::replay_job job = common;
@@ -261,24 +264,24 @@ plan make_plan(replay_report &report, const std::vector<entry> &entries,
             job.pools = pools;
             std::optional<size_t> best;
             if (optimum) {
-                best = made.jobs.size();
+                best = work.jobs.size();
                 job.optimum = row == entries.end();
-                job.of = belady;
-                made.jobs.push_back(job);
+                job.cache_policy = belady;
+                work.jobs.push_back(job);
                 job.optimum = false;
             }
-            for (const entry &one : entries) {
-                job.of = one.of;
-                job.params = one.params;
-                const bool same = best && is_optimum(one);
-                made.row_job.push_back(same ? *best : made.jobs.size());
-                made.opt_job.push_back(best);
-                if (!same) made.jobs.push_back(job);
-                report.rows.push_back({one.label, slots, pools, {}, {}});
+            for (const listed_policy &listed : entries) {
+                job.cache_policy = listed.policy;
+                job.params = listed.params;
+                const bool is_same = best && is_optimum(listed);
+                work.row_job.push_back(is_same ? *best : work.jobs.size());
+                work.opt_job.push_back(best);
+                if (!is_same) work.jobs.push_back(job);
+                report.rows.push_back({listed.label, slots, pools, {}, {}});
             }
         }
     }
-    return made;
+    return work;
 }
 
 // All other layers come between two requests of an expert. So a shared lru below one token's
@@ -295,29 +298,30 @@ void warn_of_working_set(replay_report &report, const std::vector<uint32_t> &siz
         std::string &list = slots <= none ? below : near;
         if (slots < whole) list += format("{}{}", list.empty() ? "" : ", ", slots);
     }
-    const std::string what = format("the working set of {} is {} experts",
-                                    rounds ? "one round over the layers" : "one token", whole);
+    const std::string working_set =
+        format("the working set of {} is {} experts",
+               rounds ? "one round over the layers" : "one token", whole);
     if (!below.empty())
         report.warnings.push_back(
             format("a shared lru with {} slots hits exactly 0 %: {}, and {} others "
                    "come between two requests of an expert",
-                   below, what, none));
+                   below, working_set, none));
     if (!near.empty())
         report.warnings.push_back(
-            format("a shared lru with {} slots hits next to nothing: {}", near, what));
+            format("a shared lru with {} slots hits next to nothing: {}", near, working_set));
 }
 
 row_identity identity_of(const replay_options &options, const core::replay_job &job) {
     row_hash sum;
     sum.add_program();
     sum.add_file(options.trace);
-    std::string label = job.optimum ? "the optimum" : std::string(job.of->name());
-    for (const core::setting &one : job.params)
-        label += format(":{}={}", one.key, core::json_of(one.value).dump());
+    std::string label = job.optimum ? "the optimum" : std::string(job.cache_policy->name());
+    for (const core::setting &setting : job.params)
+        label += format(":{}={}", setting.key, core::json_of(setting.value).dump());
     label += format(", {} slots, {}", job.slots, core::name_of(job.pools));
     sum.add(label);
     sum.add(format("{} {} {} {}", options.order, job.seed, job.tokens, int(job.action)));
-    if (job.of) sum.add_file(job.of->path);
+    if (job.cache_policy) sum.add_file(job.cache_policy->path);
     return {label, sum.text()};
 }
 
@@ -328,7 +332,8 @@ int run_jobs(const core::trace &source, const plan &work, const replay_options &
     const uint64_t tokens = report.tokens;
     std::optional<core::future> coming;
     for (const core::replay_job &job : work.jobs)
-        if (!coming && !job.optimum && (job.of->descriptor->needs & MOORAGE_NEEDS_FUTURE) != 0)
+        if (!coming && !job.optimum &&
+            (job.cache_policy->descriptor->needs & MOORAGE_NEEDS_FUTURE) != 0)
             coming.emplace(source, tokens);
     core::progress shown("replay", tokens * report.layers * report.top_k * work.jobs.size());
     const auto count_job = [&](size_t i) -> result<std::string> {
@@ -340,26 +345,27 @@ int run_jobs(const core::trace &source, const plan &work, const replay_options &
     std::vector<std::optional<core::replay_result>> counted(work.jobs.size());
     std::vector<core::failed_row> failures(work.jobs.size());
     std::vector<bool> has_ended(work.jobs.size());
-    rows_options how_rows{.at_once = options.jobs, .is_measured = options.timing};
+    rows_options row_options{.at_once = options.jobs, .is_measured = options.timing};
     if (kept.is_open() && !options.timing) {
-        how_rows.kept = &kept;
-        how_rows.identity = [&](size_t i) { return identity_of(options, work.jobs[i]); };
-        how_rows.figures = [](const std::string &) { return core::json(); };
+        row_options.kept = &kept;
+        row_options.identity = [&](size_t i) { return identity_of(options, work.jobs[i]); };
+        row_options.figures = [](const std::string &) { return core::json(); };
     }
-    const int signal = run_rows(work.jobs.size(), how_rows, count_job, [&](size_t i, row_end how) {
-        has_ended[i] = true;
-        if (how.failure)
-            failures[i] = std::move(*how.failure);
-        else if (!core::unpack(how.bytes, counted[i].emplace()))
-            counted[i].reset(), failures[i].why = "its figures did not arrive whole";
-    });
+    const int signal =
+        run_rows(work.jobs.size(), row_options, count_job, [&](size_t i, row_end finished_row) {
+            has_ended[i] = true;
+            if (finished_row.failure)
+                failures[i] = std::move(*finished_row.failure);
+            else if (!core::unpack(finished_row.bytes, counted[i].emplace()))
+                counted[i].reset(), failures[i].reason = "its figures did not arrive whole";
+        });
     const size_t rows_asked = report.rows.size();
     std::vector<replay_row> rows_ended;
     for (size_t i = 0; i < rows_asked; ++i) {
         if (!has_ended[work.row_job[i]]) continue;
         replay_row &row = rows_ended.emplace_back(std::move(report.rows[i]));
-        if (const auto &own = counted[work.row_job[i]]) {
-            row.counted = *own;
+        if (const auto &row_result = counted[work.row_job[i]]) {
+            row.counted = *row_result;
         } else {
             row.failed = true;
             report.failed.push_back(failures[work.row_job[i]]);
@@ -378,11 +384,11 @@ int run_jobs(const core::trace &source, const plan &work, const replay_options &
         if (has_ended[i] && !counted[i] && std::ranges::find(work.row_job, i) == work.row_job.end())
             report.warnings.push_back(format("the optimum of {} slots, {}, was not counted: {}",
                                              work.jobs[i].slots, core::name_of(work.jobs[i].pools),
-                                             failures[i].why));
+                                             failures[i].reason));
     return signal;
 }
 
-result<replay_report> count(const replay_options &options, row_file &kept, int &signal) {
+result<replay_report> count_misses(const replay_options &options, row_file &kept, int &signal) {
     const auto requests = core::parse_order(options.order);
     if (!requests) return error{"--order: " + requests.failure().text, true};
     const auto sharings = parse_sharings(options.sharings);
@@ -411,7 +417,7 @@ result<replay_report> count(const replay_options &options, row_file &kept, int &
     const core::replay_job common{.requests = *requests,
                                   .seed = options.keys.seed,
                                   .tokens = report.tokens,
-                                  .action = options.keys.action};
+                                  .action = options.keys.fault_action};
     const plan work = make_plan(report, *entries, *sizes, *sharings, !options.no_optimum,
                                 belady ? *belady : nullptr, common);
 
@@ -424,18 +430,18 @@ result<replay_report> count(const replay_options &options, row_file &kept, int &
 
 // Reads the keys for which the command has no option of its own.
 status read_keys(replay_options &options) {
-    const auto given = read_settings(options.settings);
-    if (!given) return given.failure();
+    const auto settings = read_settings(options.settings);
+    if (!settings) return settings.failure();
     auto keys = read_alone(options.settings, "replay", used_keys);
     if (!keys) return keys.failure();
     options.keys = std::move(keys).value();
     core::watch_calls(options.keys);
     // A flag that stands for a key counts less than --set.
-    if (gives(*given, "cache.plugin")) options.policies = options.keys.cache.plugin;
+    if (has_setting(*settings, "cache.plugin")) options.policies = options.keys.cache.plugin;
     if (options.keys.experts) options.slots = format("{}", *options.keys.experts);
     if (options.keys.experts_share > 0)
         options.slots = format("{}%", options.keys.experts_share * 100);
-    if (gives(*given, "memory.sharing"))
+    if (has_setting(*settings, "memory.sharing"))
         options.sharings = options.keys.per_layer ? "per-layer" : "shared";
     return core::success();
 }
@@ -445,7 +451,7 @@ int run_replay(replay_options &options) {
     auto kept = row_file::open(options.rows, {options.json});
     if (!kept) return fail(kept.failure());
     int signal = 0;
-    const auto report = count(options, *kept, signal);
+    const auto report = count_misses(options, *kept, signal);
     if (!report) return fail(report.failure());
     const int code = exit_code_of(report->rows.size() - report->failed.size(), report->failed);
     if (code == exit_usage) return code;

@@ -28,25 +28,26 @@ core::json row_json(const replay_report &report, const replay_row &row) {
     core::json parameters = core::json::object();
     for (const auto &parameter : counted.parameters)
         parameters[parameter.first] = core::json_of(parameter.second);
-    core::json out;
-    out["policy"] = row.label;
-    out["parameters"] = std::move(parameters);
-    out["slots"] = row.slots;
-    out["sharing"] = core::name_of(row.pools);
-    out["order"] = core::name_of(report.requests);
-    out["seed"] = report.seed;
-    out["requests"] = counted.requests;
-    out["hits"] = counted.hits;
-    out["misses"] = counted.misses;
-    out["bypasses"] = counted.bypasses;
-    out["hit_rate"] = core::stable(static_cast<double>(counted.hits) /
-                                   static_cast<double>(std::max<uint64_t>(1, counted.requests)));
-    out["opt_misses"] = row.opt_misses ? core::json(*row.opt_misses) : core::json();
-    out["opt_ratio"] = has_ratio ? core::json(core::stable(ratio(row))) : core::json();
-    out["layer_misses"] = counted.layer_misses;
-    out["faults"] = counted.faults;
-    out["seconds"] = report.timing ? counted.seconds : 0.0;
-    return out;
+    core::json document;
+    document["policy"] = row.label;
+    document["parameters"] = std::move(parameters);
+    document["slots"] = row.slots;
+    document["sharing"] = core::name_of(row.pools);
+    document["order"] = core::name_of(report.requests);
+    document["seed"] = report.seed;
+    document["requests"] = counted.requests;
+    document["hits"] = counted.hits;
+    document["misses"] = counted.misses;
+    document["bypasses"] = counted.bypasses;
+    document["hit_rate"] =
+        core::stable(static_cast<double>(counted.hits) /
+                     static_cast<double>(std::max<uint64_t>(1, counted.requests)));
+    document["opt_misses"] = row.opt_misses ? core::json(*row.opt_misses) : core::json();
+    document["opt_ratio"] = has_ratio ? core::json(core::stable(ratio(row))) : core::json();
+    document["layer_misses"] = counted.layer_misses;
+    document["faults"] = counted.faults;
+    document["seconds"] = report.timing ? counted.seconds : 0.0;
+    return document;
 }
 
 // One block of the table: rows of one sharing, policies down, sizes [first, last) across.
@@ -70,15 +71,15 @@ std::string block::cells(const replay_row &row) const {
                std::string(size_columns() - 2 - misses_columns, ' ');
     const core::replay_result &counted = row.counted;
     const bool has_ratio = row.opt_misses && *row.opt_misses > 0;
-    std::string out = "  " + padded_left(core::with_commas(counted.misses), misses_columns);
-    out += padded_left(format("{:.2f}", 100.0 * static_cast<double>(counted.hits) /
-                                            static_cast<double>(counted.requests)),
-                       rate_columns);
-    out += padded_left(has_ratio ? format("{:.3f}", ratio(row)) : "-", ratio_columns);
+    std::string text = "  " + padded_left(core::with_commas(counted.misses), misses_columns);
+    text += padded_left(format("{:.2f}", 100.0 * static_cast<double>(counted.hits) /
+                                             static_cast<double>(counted.requests)),
+                        rate_columns);
+    text += padded_left(has_ratio ? format("{:.3f}", ratio(row)) : "-", ratio_columns);
     if (timing)
-        out += padded_left(
+        text += padded_left(
             core::three_digits(static_cast<double>(counted.requests) / 1e6 / counted.seconds), 9);
-    return out;
+    return text;
 }
 
 std::string block::text() const {
@@ -92,57 +93,57 @@ std::string block::text() const {
                  padded_left("x opt", ratio_columns);
         if (timing) heads += padded_left("M req/s", 9);
     }
-    std::string out = sizes + "\n" + heads + "\n";
+    std::string table = sizes + "\n" + heads + "\n";
     for (size_t policy = 0; policy < policies; ++policy) {
-        out += padded_right(core::shortened(rows[policy]->label, label_columns), label_columns);
+        table += padded_right(core::shortened(rows[policy]->label, label_columns), label_columns);
         for (size_t size = first; size < last; ++size)
-            out += cells(*rows[size * policies + policy]);
-        out += "\n";
+            table += cells(*rows[size * policies + policy]);
+        table += "\n";
     }
     // The optimum has a line of its own; the ratios refer to it.
     const auto has_optimum = [](const replay_row *row) { return row->opt_misses.has_value(); };
     if (std::ranges::any_of(rows, has_optimum)) {
-        out += padded_right("offline optimum", label_columns);
+        table += padded_right("offline optimum", label_columns);
         for (size_t size = first; size < last; ++size) {
             const replay_row &row = *rows[size * policies];
             if (!row.opt_misses) {
-                out += "  " + padded_left("-", misses_columns) +
-                       std::string(size_columns() - 2 - misses_columns, ' ');
+                table += "  " + padded_left("-", misses_columns) +
+                         std::string(size_columns() - 2 - misses_columns, ' ');
                 continue;
             }
             const uint64_t misses = *row.opt_misses;
-            out += "  " + padded_left(core::with_commas(misses), misses_columns);
-            out += padded_left(format("{:.2f}", 100.0 * static_cast<double>(requests - misses) /
-                                                    static_cast<double>(requests)),
-                               rate_columns);
-            out += std::string(size_columns() - 2 - misses_columns - rate_columns, ' ');
+            table += "  " + padded_left(core::with_commas(misses), misses_columns);
+            table += padded_left(format("{:.2f}", 100.0 * static_cast<double>(requests - misses) /
+                                                      static_cast<double>(requests)),
+                                 rate_columns);
+            table += std::string(size_columns() - 2 - misses_columns - rate_columns, ' ');
         }
-        out.erase(out.find_last_not_of(' ') + 1);
-        out += "\n";
+        table.erase(table.find_last_not_of(' ') + 1);
+        table += "\n";
     }
-    return out;
+    return table;
 }
 
 }  // namespace
 
 core::json to_json(const replay_report &report) {
-    core::json out;
-    out["trace"] = report.trace;
-    out["model"] = report.model;
-    out["tokens"] = report.tokens;
-    out["layers"] = report.layers;
-    out["experts"] = report.experts;
-    out["top_k"] = report.top_k;
-    out["results"] = core::json::array();
+    core::json document;
+    document["trace"] = report.trace;
+    document["model"] = report.model;
+    document["tokens"] = report.tokens;
+    document["layers"] = report.layers;
+    document["experts"] = report.experts;
+    document["top_k"] = report.top_k;
+    document["results"] = core::json::array();
     for (const replay_row &row : report.rows)
-        if (!row.failed) out["results"].push_back(row_json(report, row));
-    if (!report.failed.empty()) out["failed"] = core::failed_json(report.failed);
-    out["warnings"] = report.warnings;
-    return out;
+        if (!row.failed) document["results"].push_back(row_json(report, row));
+    if (!report.failed.empty()) document["failed"] = core::failed_json(report.failed);
+    document["warnings"] = report.warnings;
+    return document;
 }
 
 std::string to_text(const replay_report &report) {
-    std::string out = format(
+    std::string text = format(
         "{}{}{}\n{} tokens, {} layers x {} experts, top-{}; order {}, seed {}\n", report.trace,
         report.model.empty() ? "" : ": ", report.model, core::with_commas(report.tokens),
         report.layers, report.experts, report.top_k, core::name_of(report.requests), report.seed);
@@ -168,23 +169,23 @@ std::string to_text(const replay_report &report) {
             std::max<size_t>(1, (line_columns - part.label_columns) / part.size_columns());
         for (; part.first < sizes; part.first += across) {
             part.last = std::min(sizes, part.first + across);
-            out += format("\n{}\n", pools == core::sharing::shared
-                                        ? "one cache for all layers (shared)"
-                                        : "a cache for each layer (per-layer)");
-            out += part.text();
+            text += format("\n{}\n", pools == core::sharing::shared
+                                         ? "one cache for all layers (shared)"
+                                         : "a cache for each layer (per-layer)");
+            text += part.text();
         }
     }
-    if (!report.failed.empty()) out += "\n" + core::failed_text(report.failed, line_columns);
+    if (!report.failed.empty()) text += "\n" + core::failed_text(report.failed, line_columns);
     std::map<std::string, uint64_t> faults;  // of all rows with the label
     for (const replay_row &row : report.rows)
         if (row.counted.faults > 0) faults[row.label] += row.counted.faults;
     for (const auto &[label, count] : faults)
-        out += format("\nfault: plugin {} broke the rules {} times\n", label,
-                      core::with_commas(count));
+        text += format("\nfault: plugin {} broke the rules {} times\n", label,
+                       core::with_commas(count));
     for (const std::string &warning : report.warnings)
         for (const std::string &line : core::wrapped("\nwarning: " + warning, line_columns))
-            out += line + "\n";
-    return out;
+            text += line + "\n";
+    return text;
 }
 
 }  // namespace moorage::tool

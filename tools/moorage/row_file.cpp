@@ -29,7 +29,7 @@ using namespace moorage::core;
 namespace {
 
 constexpr uintmax_t content_bytes_max = 64u << 20;  // larger files count by size and time
-constexpr const char *ending_of_rows = ".rows";
+constexpr const char *rows_suffix = ".rows";
 
 std::string hex_of(std::string_view bytes) {
     static constexpr char digits[] = "0123456789abcdef";
@@ -71,9 +71,9 @@ std::string sum_of_file(const std::filesystem::path &file, uintmax_t size) {
         content.add(format("{} {}", size, changed.time_since_epoch().count()));
     } else {
         std::string bytes(size, '\0');
-        std::ifstream in(file, std::ios::binary);
-        in.read(bytes.data(), static_cast<std::streamsize>(size));
-        bytes.resize(static_cast<size_t>(in.gcount()));
+        std::ifstream input(file, std::ios::binary);
+        input.read(bytes.data(), static_cast<std::streamsize>(size));
+        bytes.resize(static_cast<size_t>(input.gcount()));
         content.add(bytes);
     }
     return sum = content.text();
@@ -106,11 +106,11 @@ std::string why_no_row_file(const std::filesystem::path &file) {
     const auto type = std::filesystem::status(file, failed).type();
     if (type == std::filesystem::file_type::not_found) return "";
     if (type != std::filesystem::file_type::regular) return "is not a regular file";
-    if (file_was_read(file)) return "is read by this command";
-    std::ifstream in(file, std::ios::binary);
+    if (was_file_read(file)) return "is read by this command";
+    std::ifstream input(file, std::ios::binary);
     std::string line;
-    std::getline(in, line);
-    if (line.empty() && in.eof()) return "";
+    std::getline(input, line);
+    if (line.empty() && input.eof()) return "";
     if (is_row(json::parse(line, nullptr, /*allow_exceptions=*/false))) return "";
     // A first row that was cut off.
     return line.starts_with("{\"row\":") ? "" : "is there and holds no rows";
@@ -144,7 +144,7 @@ std::set<std::filesystem::path> inputs_of(const run_config &config, run_resource
         return found->second;
     {
         const opened_files noted(files);
-        const silent_log until_the_row;  // the row reports their errors
+        const silent_log silence;  // the row reports their errors
         open_inputs(config, shared);
     }
     return known[names] = files;
@@ -179,10 +179,10 @@ void row_hash::add_file(const std::filesystem::path &file) {
     add(file.string());
     if (std::filesystem::is_directory(file, failed)) {
         std::set<std::filesystem::path> inner;
-        for (std::filesystem::directory_iterator at(file, failed), end; !failed && at != end;
-             at.increment(failed))
-            if (at->is_regular_file(failed)) inner.insert(at->path());
-        for (const auto &one : inner) add_file(one);
+        for (std::filesystem::directory_iterator entry(file, failed), end; !failed && entry != end;
+             entry.increment(failed))
+            if (entry->is_regular_file(failed)) inner.insert(entry->path());
+        for (const auto &inner_file : inner) add_file(inner_file);
         return;
     }
     const uintmax_t size = std::filesystem::file_size(file, failed);
@@ -232,48 +232,48 @@ void add_row_file(parser &command, row_file_options &options) {
 
 result<row_file> row_file::open(const row_file_options &options,
                                 const std::vector<std::string> &outputs) {
-    row_file made;
-    made.is_named_ = !options.file.empty();
-    made.path_ = options.file;
+    row_file opened;
+    opened.is_named_ = !options.file.empty();
+    opened.path_ = options.file;
     for (const std::string &output : outputs)
-        if (made.path_.empty() && is_file_name(output)) made.path_ = output + ending_of_rows;
-    if (made.path_.empty() && options.resume)
+        if (opened.path_.empty() && is_file_name(output)) opened.path_ = output + rows_suffix;
+    if (opened.path_.empty() && options.resume)
         return error{"--resume: no file has rows to go on from; name it with --rows FILE", true};
-    if (made.path_.empty()) return made;
-    made.path_ = output_path(made.path_);
-    if (const std::string reason = why_no_row_file(made.path_); !reason.empty())
+    if (opened.path_.empty()) return opened;
+    opened.path_ = output_path(opened.path_);
+    if (const std::string reason = why_no_row_file(opened.path_); !reason.empty())
         return error{format("{}: {}, so no rows are kept there; name another file with --rows",
-                            made.path_.string(), reason),
+                            opened.path_.string(), reason),
                      true};
-    if (options.resume) made.read_known();
+    if (options.resume) opened.read_known();
     const int fresh = options.resume ? 0 : O_TRUNC;
-    made.file_ =
-        ::open(made.path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | fresh, 0666);
+    opened.file_ =
+        ::open(opened.path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | fresh, 0666);
     // An unwritable place next to an output is reported when the output is written.
-    if (made.file_ < 0 && !made.is_named_ && !options.resume) return row_file();
-    if (made.file_ < 0)
+    if (opened.file_ < 0 && !opened.is_named_ && !options.resume) return row_file();
+    if (opened.file_ < 0)
         return error{format("{}: rows cannot be kept: {}; name another file with --rows",
-                            made.path_.string(), std::strerror(errno))};
-    if (made.is_cut_off_ && ::write(made.file_, "\n", 1) != 1) made.failure_ = errno;
-    return made;
+                            opened.path_.string(), std::strerror(errno))};
+    if (opened.is_cut_off_ && ::write(opened.file_, "\n", 1) != 1) opened.failure_ = errno;
+    return opened;
 }
 
-row_file::row_file(row_file &&other) noexcept
-    : path_(std::move(other.path_)),
-      is_named_(other.is_named_),
-      file_(std::exchange(other.file_, -1)),
-      failure_(other.failure_),
-      known_(std::move(other.known_)) {}
+row_file::row_file(row_file &&source) noexcept
+    : path_(std::move(source.path_)),
+      is_named_(source.is_named_),
+      file_(std::exchange(source.file_, -1)),
+      failure_(source.failure_),
+      saved_rows_(std::move(source.saved_rows_)) {}
 
 row_file::~row_file() {
     if (file_ >= 0) ::close(file_);
 }
 
 void row_file::read_known() {
-    std::ifstream in(path_);
+    std::ifstream input(path_);
     size_t damaged = 0;
-    for (std::string line; std::getline(in, line);) {
-        is_cut_off_ = in.eof();  // without its line break
+    for (std::string line; std::getline(input, line);) {
+        is_cut_off_ = input.eof();  // without its line break
         const json row = json::parse(line, nullptr, /*allow_exceptions=*/false);
         if (!is_row(row)) continue;
         const std::string packed = row["packed"];
@@ -281,7 +281,7 @@ void row_file::read_known() {
             ++damaged;
             continue;
         }
-        if (auto bytes = from_hex(packed)) known_[row["hash"]] = std::move(*bytes);
+        if (auto bytes = from_hex(packed)) saved_rows_[row["hash"]] = std::move(*bytes);
     }
     if (damaged != 0)
         log_warning(format("{}: {} rows are damaged, or of another version, and are made again",
@@ -289,8 +289,8 @@ void row_file::read_known() {
 }
 
 std::optional<std::string> row_file::find(const std::string &hash) const {
-    const auto found = known_.find(hash);
-    if (found == known_.end()) return std::nullopt;
+    const auto found = saved_rows_.find(hash);
+    if (found == saved_rows_.end()) return std::nullopt;
     return found->second;
 }
 

@@ -61,13 +61,13 @@ public:
     static core::result<row_file> open(const row_file_options &options,
                                        const std::vector<std::string> &outputs);
     row_file() = default;
-    row_file(row_file &&other) noexcept;
+    row_file(row_file &&source) noexcept;
     row_file &operator=(row_file &&) = delete;
     ~row_file();
 
     bool is_open() const { return file_ >= 0; }
     const std::filesystem::path &path() const { return path_; }
-    size_t known_count() const { return known_.size(); }
+    size_t known_count() const { return saved_rows_.size(); }
 
     std::optional<std::string> find(const std::string &hash) const;
     void add(const row_identity &row, const core::json &figures, std::string_view bytes);
@@ -86,7 +86,7 @@ private:
     int file_ = -1;
     bool is_cut_off_ = false;
     int failure_ = 0;  // errno of the first line that could not be written
-    std::map<std::string, std::string> known_;
+    std::map<std::string, std::string> saved_rows_;
 };
 
 }  // namespace moorage::tool

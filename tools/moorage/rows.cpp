@@ -22,36 +22,37 @@ using namespace moorage::core;
 
 namespace {
 
-constexpr char is_value = '+', is_error = '-', is_usage = '?';
+constexpr char value_mark = '+', error_mark = '-', usage_mark = '?';
 
-std::string sent(const result<std::string> &made) {
-    if (made) return is_value + *made;
-    return (made.failure().usage ? is_usage : is_error) + made.failure().text;
+std::string encode_result(const result<std::string> &outcome) {
+    if (outcome) return value_mark + *outcome;
+    return (outcome.failure().usage ? usage_mark : error_mark) + outcome.failure().text;
 }
 
-row_end received(std::string bytes) {
-    row_end how;
-    const char kind = bytes.empty() ? is_error : bytes[0];
+row_end decode_result(std::string bytes) {
+    row_end finished_row;
+    const char kind = bytes.empty() ? error_mark : bytes[0];
     if (!bytes.empty()) bytes.erase(0, 1);
-    if (kind == is_value)
-        how.bytes = std::move(bytes);
+    if (kind == value_mark)
+        finished_row.bytes = std::move(bytes);
     else
-        how.failure = failed_row{"", std::move(bytes), {}, kind == is_usage};
-    return how;
+        finished_row.failure = failed_row{"", std::move(bytes), {}, kind == usage_mark};
+    return finished_row;
 }
 
-row_end end_of(ending how) {
-    if (!how.forked.empty())
-        log_warning(format("{} made a second process of this one, which was ended", how.forked));
-    if (!how.died()) return received(std::move(how.bytes));
+row_end to_row_end(ending process_end) {
+    if (!process_end.forked.empty())
+        log_warning(
+            format("{} made a second process of this one, which was ended", process_end.forked));
+    if (!process_end.died()) return decode_result(std::move(process_end.bytes));
     row_end died;
-    died.failure = failed_row{"", how.text(), to_json(how), false};
+    died.failure = failed_row{"", process_end.text(), to_json(process_end), false};
     return died;
 }
 
 bool in_one_process() {
-    const char *one = std::getenv("MOORAGE_ONE_PROCESS");
-    return one && std::string_view(one) == "1";
+    const char *value = std::getenv("MOORAGE_ONE_PROCESS");
+    return value && std::string_view(value) == "1";
 }
 
 }  // namespace
@@ -71,34 +72,36 @@ int run_rows(size_t count, const rows_options &options,
         }
         missing.push_back(i);
     }
-    const auto end = [&](size_t index, row_end how) {
-        if (options.kept && !how.failure)
-            options.kept->add(identities[index], options.figures(how.bytes), how.bytes);
-        ended(index, std::move(how));
+    const auto end = [&](size_t index, row_end finished_row) {
+        if (options.kept && !finished_row.failure)
+            options.kept->add(identities[index], options.figures(finished_row.bytes),
+                              finished_row.bytes);
+        ended(index, std::move(finished_row));
     };
     if (in_one_process()) {
-        for (const size_t i : missing) end(i, received(sent(work(i))));
+        for (const size_t i : missing) end(i, decode_result(encode_result(work(i))));
         return 0;
     }
     const uint32_t at_once = options.at_once != 0 ? options.at_once : usable_processors();
-    const auto child = [&](size_t job, const sender &out) {
+    const auto child = [&](size_t job, const sender &send) {
         if (options.kept) options.kept->close_in_worker();
-        out(sent(work(missing[job])));
+        send(encode_result(work(missing[job])));
         return exit_ok;
     };
-    supervision how;
-    how.may_go_on = options.is_measured ? [] { return false; } : libraries_are_as_opened;
-    return supervise_all(missing.size(), at_once, child, how, [&](size_t job, ending ending) {
-        end(missing[job], end_of(std::move(ending)));
-    });
+    supervision process_rules;
+    process_rules.may_go_on = options.is_measured ? [] { return false; } : libraries_are_as_opened;
+    return supervise_all(
+        missing.size(), at_once, child, process_rules,
+        [&](size_t job, ending ending) { end(missing[job], to_row_end(std::move(ending))); });
 }
 
 int exit_code_of(size_t finished, std::span<const failed_row> failures) {
     if (failures.empty()) return exit_ok;
-    const auto wrong = [](const failed_row &one) { return one.usage; };
-    if (finished == 0 && std::ranges::all_of(failures, wrong)) return fail({failures[0].why, true});
-    for (const failed_row &one : failures)
-        fail({one.label.empty() ? one.why : one.label + ": " + one.why});
+    const auto wrong = [](const failed_row &failure) { return failure.usage; };
+    if (finished == 0 && std::ranges::all_of(failures, wrong))
+        return fail({failures[0].reason, true});
+    for (const failed_row &failure : failures)
+        fail({failure.label.empty() ? failure.reason : failure.label + ": " + failure.reason});
     return exit_failed;
 }
 

@@ -46,7 +46,7 @@ struct rows_options {
 // the others, then call end_interrupted() (output.h).
 int run_rows(size_t count, const rows_options &options,
              const std::function<core::result<std::string>(size_t index)> &work,
-             const std::function<void(size_t index, row_end how)> &ended);
+             const std::function<void(size_t index, row_end finished_row)> &ended);
 
 // Prints failures. Returns the exit code after `finished` rows ended. If every row has the same
 // usage error, it is an error of the command.

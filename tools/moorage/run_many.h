@@ -24,10 +24,10 @@ struct kept_runs {
 };
 
 struct run_many_options {
-    const char *what = "run";  // on the progress line
-    uint32_t jobs = 0;         // at one time; 0: one per core, or one if time is measured
-    bool optimum = true;       // count the offline optimum's misses, too
-    bool own_routing = true;   // see core::run_options
+    const char *progress_label = "run";  // on the progress line
+    uint32_t jobs = 0;                   // at one time; 0: one per core, or one if time is measured
+    bool optimum = true;                 // count the offline optimum's misses, too
+    bool own_routing = true;             // see core::run_options
     kept_runs kept = {};
 };
 

@@ -12,15 +12,15 @@ result<core::setting> parse_setting(std::string_view text, std::string place) {
     const size_t equals = text.find('=');
     if (equals == 0 || equals == std::string_view::npos)
         return error{format("{}: {} is not of the form key=value", place, text), true};
-    const core::given given{std::string(text.substr(0, equals)),
-                            core::parse_value(text.substr(equals + 1)), place,
-                            std::string(text.substr(equals + 1))};
-    const auto value = core::setting_of(given);
+    const core::config_value assignment{std::string(text.substr(0, equals)),
+                                        core::parse_value(text.substr(equals + 1)), place,
+                                        std::string(text.substr(equals + 1))};
+    const auto value = core::setting_of(assignment);
     if (!value)
         return error{format("{}: {} is {}; a boolean, a finite number or a text is needed", place,
-                            given.key, describe(given.value)),
+                            assignment.key, describe(assignment.value)),
                      true};
-    return core::setting{given.key, *value, std::move(place)};
+    return core::setting{assignment.key, *value, std::move(place)};
 }
 
 }  // namespace moorage::tool

@@ -18,13 +18,13 @@ namespace {
 struct flag_key {
     std::string_view flag, section, key, type, help;
     std::vector<std::string> setting_options::*values;
-    bool list = false;  // all given values count; otherwise the last
+    bool is_list = false;  // all given values count; otherwise the last
 };
 constexpr flag_key flag_keys[] = {
     {"--seed", "run", "seed", "N", "random seed of the run", &setting_options::seed},
     {"--plugins", "plugins", "path", "PATH",
      "further policy library, or a folder of them without subfolders; repeatable",
-     &setting_options::plugins, /*list=*/true},
+     &setting_options::plugins, /*is_list=*/true},
     {"--tokens", "run", "tokens", "N", "use only this many first tokens; 0: all",
      &setting_options::tokens},
     {"--threads", "run", "threads", "N",
@@ -65,136 +65,141 @@ constexpr flag_key flag_keys[] = {
      "number of last tokens that penalties look at; 0: all", &setting_options::penalty_window},
     {"--stop", "source", "stop", "TEXT",
      "end the text before this one, or at the special token of this name; repeatable",
-     &setting_options::stop, /*list=*/true},
+     &setting_options::stop, /*is_list=*/true},
     {"--stop-id", "source", "stop", "ID", "end the text at the token of this id; repeatable",
-     &setting_options::stop_id, /*list=*/true},
+     &setting_options::stop_id, /*is_list=*/true},
 };
 
 // Several values become a TOML list, since the last --set of a key would replace the earlier ones.
 std::string list_of(const std::vector<std::string> &values, bool quoted) {
     std::string list;
-    for (const std::string &one : values)
-        list += (list.empty() ? "" : ", ") + (quoted ? json_quoted(one) : one);
+    for (const std::string &value : values)
+        list += (list.empty() ? "" : ", ") + (quoted ? json_quoted(value) : value);
     return list;
 }
 std::string value_of(const flag_key &row, const std::vector<std::string> &values) {
-    if (!row.list) return values.back();
+    if (!row.is_list) return values.back();
     if (values.size() == 1) return values[0];
     return format("[{}]", list_of(values, true));
 }
 
 // --stop and --stop-id are one list.
-status add_stops(const setting_options &of, std::vector<override_value> &all) {
-    if (of.stop.empty() && of.stop_id.empty()) return success();
-    for (const std::string &id : of.stop_id)
+status add_stops(const setting_options &options, std::vector<override_value> &overrides) {
+    if (options.stop.empty() && options.stop_id.empty()) return success();
+    for (const std::string &id : options.stop_id)
         if (id.empty() || id.find_first_not_of("0123456789") != id.npos)
             return error{format("--stop-id {}: it is no token id, a whole number from 0", id),
                          true};
-    std::string list = list_of(of.stop, true);
-    if (!list.empty() && !of.stop_id.empty()) list += ", ";
-    all.push_back({"source", "stop", format("[{}{}]", list, list_of(of.stop_id, false)),
-                   of.stop.empty() ? "--stop-id" : "--stop"});
+    std::string list = list_of(options.stop, true);
+    if (!list.empty() && !options.stop_id.empty()) list += ", ";
+    overrides.push_back({"source", "stop", format("[{}{}]", list, list_of(options.stop_id, false)),
+                         options.stop.empty() ? "--stop-id" : "--stop"});
     return success();
 }
 
 }  // namespace
 
 std::string setting_options::text() const {
-    std::string all;
-    for (const flag_key &one : flag_keys)
-        for (const std::string &value : this->*one.values) all += format(" {} {}", one.flag, value);
-    for (const std::string &one : set) all += " --set " + one;
-    return all;
+    std::string flags_text;
+    for (const flag_key &row : flag_keys)
+        for (const std::string &value : this->*row.values)
+            flags_text += format(" {} {}", row.flag, value);
+    for (const std::string &assignment : set) flags_text += " --set " + assignment;
+    return flags_text;
 }
 
-void add_set(parser &to, setting_options &of) {
-    to.add_option("--set", of.set, "set a key of the configuration (moorage help keys); repeatable")
+void add_set(parser &command, setting_options &options) {
+    command
+        .add_option("--set", options.set,
+                    "set a key of the configuration (moorage help keys); repeatable")
         ->type_name("SECTION.KEY=VALUE")
         ->take_all()
         ->expected(1);
 }
 
-option *add_flag_of_key(parser &to, setting_options &of, std::string_view flag,
+option *add_flag_of_key(parser &command, setting_options &options, std::string_view flag,
                         const std::string &help) {
-    const flag_key &at = *std::ranges::find(flag_keys, flag, &flag_key::flag);
-    return to
-        .add_option(std::string(at.flag), of.*at.values,
-                    format("{} ([{}] {})", help.empty() ? at.help : help, at.section, at.key))
-        ->type_name(std::string(at.type))
+    const flag_key &row = *std::ranges::find(flag_keys, flag, &flag_key::flag);
+    return command
+        .add_option(std::string(row.flag), options.*row.values,
+                    format("{} ([{}] {})", help.empty() ? row.help : help, row.section, row.key))
+        ->type_name(std::string(row.type))
         ->take_all()
         ->expected(1);
 }
 
-void add_settings(parser &to, setting_options &of) {
-    add_set(to, of);
-    add_flag_of_key(to, of, "--seed");
-    add_flag_of_key(to, of, "--plugins");
+void add_settings(parser &command, setting_options &options) {
+    add_set(command, options);
+    add_flag_of_key(command, options, "--seed");
+    add_flag_of_key(command, options, "--plugins");
 }
 
 // A flag counts less than --set (decision 0052), which is told once.
-static void tell_unused(const std::vector<override_value> &flags,
+static void warn_unused(const std::vector<override_value> &flags,
                         const std::vector<override_value> &set) {
-    static std::set<std::string> told;
+    static std::set<std::string> reported;
     for (const override_value &flag : flags)
         for (const override_value &key : set) {
             if (flag.section != key.section || flag.key != key.key || flag.value == key.value)
                 continue;
             const std::string text = format("{} {} is not used: --set {}.{}={} counts", flag.place,
                                             flag.value, key.section, key.key, key.value);
-            if (told.insert(text).second) print_error("moorage: " + text + "\n");
+            if (reported.insert(text).second) print_error("moorage: " + text + "\n");
         }
 }
 
-result<std::vector<override_value>> read_settings(const setting_options &of) {
-    std::vector<override_value> all;
-    for (const flag_key &one : flag_keys)
-        if (const auto &values = of.*one.values; !values.empty() && one.key != "stop")
-            all.push_back({std::string(one.section), std::string(one.key), value_of(one, values),
-                           std::string(one.flag)});
-    if (const status added = add_stops(of, all); !added) return added.failure();
-    const auto set = read_overrides(of.set);
+result<std::vector<override_value>> read_settings(const setting_options &options) {
+    std::vector<override_value> overrides;
+    for (const flag_key &row : flag_keys)
+        if (const auto &values = options.*row.values; !values.empty() && row.key != "stop")
+            overrides.push_back({std::string(row.section), std::string(row.key),
+                                 value_of(row, values), std::string(row.flag)});
+    if (const status added = add_stops(options, overrides); !added) return added.failure();
+    const auto set = read_overrides(options.set);
     if (!set) return set.failure();
-    tell_unused(all, *set);
-    all.insert(all.end(), set->begin(), set->end());
-    return all;
+    warn_unused(overrides, *set);
+    overrides.insert(overrides.end(), set->begin(), set->end());
+    return overrides;
 }
 
-result<run_config> read_alone(const setting_options &of, std::string_view command,
+result<run_config> read_alone(const setting_options &options, std::string_view command,
                               std::span<const std::string_view> used) {
-    const auto all = read_settings(of);
-    if (!all) return all.failure();
+    const auto overrides = read_settings(options);
+    if (!overrides) return overrides.failure();
     // The smallest valid configuration.
     auto config = parse_run_config("[source]\nmodel = \"-\"\n[hardware]\nprofile = \"host\"\n",
-                                   "command line", *all);
+                                   "command line", *overrides);
     if (!config) return config;
-    for (const override_value &one : *all) {
-        const std::string key = format("{}.{}", one.section, one.key);
+    for (const override_value &setting : *overrides) {
+        const std::string key = format("{}.{}", setting.section, setting.key);
         if (std::ranges::find(used, key) == used.end() &&
-            std::ranges::find(used, one.section) == used.end())
+            std::ranges::find(used, setting.section) == used.end())
             print_error(format("--set {}: {} has no use for it\n", key, command));
     }
     return config;
 }
 
-status read_machine(const setting_options &of, std::string_view command, std::string &executor,
+status read_machine(const setting_options &options, std::string_view command, std::string &executor,
                     uint32_t &threads) {
     constexpr std::string_view used[] = {"run.executor", "run.threads"};
-    const auto keys = read_alone(of, command, used);
+    const auto keys = read_alone(options, command, used);
     if (!keys) return keys.failure();
     threads = keys->threads;
-    if (!gives(*read_settings(of), used[0])) return success();
+    if (!has_setting(*read_settings(options), used[0])) return success();
     executor = keys->executor;
     if (keys->runs_on().real) return success();
     return error{format("{} computes for real; set run.executor to cpu or cuda", command), true};
 }
 
-bool gives(const std::vector<override_value> &all, std::string_view key) {
-    return std::ranges::any_of(
-        all, [&](const override_value &one) { return one.section + "." + one.key == key; });
+bool has_setting(const std::vector<override_value> &overrides, std::string_view key) {
+    return std::ranges::any_of(overrides, [&](const override_value &setting) {
+        return setting.section + "." + setting.key == key;
+    });
 }
 
-option *add_json(parser &to, std::string &file, const std::string &what) {
-    return to.add_option("--json", file, format("write {} as JSON; -: standard output", what))
+option *add_json(parser &command, std::string &file, const std::string &contents) {
+    return command
+        .add_option("--json", file, format("write {} as JSON; -: standard output", contents))
         ->type_name("FILE");
 }
 

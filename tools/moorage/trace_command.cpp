@@ -55,19 +55,19 @@ command install_info(parser &app) {
 
 struct synth_arguments {
     core::synth_options options;
-    std::string out;
+    std::string out_file;
     setting_options settings;
 };
 
-status synthesize(const synth_arguments &given) {
+status synthesize(const synth_arguments &arguments) {
     constexpr std::string_view used[] = {"run.seed", "run.tokens"};
-    const auto all = read_settings(given.settings);
-    const auto keys = read_alone(given.settings, "trace synth", used);
+    const auto overrides = read_settings(arguments.settings);
+    const auto keys = read_alone(arguments.settings, "trace synth", used);
     if (!keys) return keys.failure();
-    core::synth_options options = given.options;
-    if (gives(*all, used[0])) options.seed = keys->seed;
-    if (gives(*all, used[1])) options.tokens = keys->tokens;
-    return core::write_synthetic(options, given.out);
+    core::synth_options options = arguments.options;
+    if (has_setting(*overrides, used[0])) options.seed = keys->seed;
+    if (has_setting(*overrides, used[1])) options.tokens = keys->tokens;
+    return core::write_synthetic(options, arguments.out_file);
 }
 
 command install_synth(parser &app) {
@@ -75,14 +75,14 @@ command install_synth(parser &app) {
         app.add_subcommand("synth",
                            "make a trace at random: each layer ranks its experts at random and "
                            "draws them without replacement, with weight 1 / (rank + b)^a");
-    const auto given = std::make_shared<synth_arguments>();
-    core::synth_options &o = given->options;
-    sub->add_option("--out", given->out, "file to write")->required();
+    const auto arguments = std::make_shared<synth_arguments>();
+    core::synth_options &o = arguments->options;
+    sub->add_option("--out", arguments->out_file, "file to write")->required();
     sub->add_option("--layers", o.layers, "number of MoE layers")->capture_default_str();
     sub->add_option("--experts", o.experts, "experts per layer")->capture_default_str();
     sub->add_option("--top-k", o.top_k, "experts per token and layer")->capture_default_str();
-    add_set(*sub, given->settings);
-    add_flag_of_key(*sub, given->settings, "--tokens",
+    add_set(*sub, arguments->settings);
+    add_flag_of_key(*sub, arguments->settings, "--tokens",
                     format("number of tokens in all requests together; default {}", o.tokens));
     sub->add_option("--requests", o.requests, "number of requests, of equal length")
         ->capture_default_str();
@@ -107,14 +107,14 @@ command install_synth(parser &app) {
     sub->add_option("--prediction-accuracy", o.prediction_accuracy,
                     "share of the chosen experts that are predicted, 0 to 1")
         ->capture_default_str();
-    add_flag_of_key(*sub, given->settings, "--seed",
+    add_flag_of_key(*sub, arguments->settings, "--seed",
                     format("random seed; equal seeds give equal files; default {}", o.seed));
-    return [given] { return exit_code(synthesize(*given)); };
+    return [arguments] { return exit_code(synthesize(*arguments)); };
 }
 
 struct convert_arguments {
     core::convert_options options;
-    std::string in, out, tokens;
+    std::string input_file, out_file, tokens;
     std::vector<std::string> drop, meta, layers;
     bool wide = false;
 };
@@ -160,8 +160,8 @@ std::optional<core::layer_range> parse_layers(const std::string &text) {
     return range.first < range.last ? std::optional(range) : std::nullopt;
 }
 
-status read_layers(const convert_arguments &given, std::vector<core::layer_range> &ranges) {
-    for (const std::string &text : given.layers) {
+status read_layers(const convert_arguments &arguments, std::vector<core::layer_range> &ranges) {
+    for (const std::string &text : arguments.layers) {
         const auto range = parse_layers(text);
         if (!range)
             return error{format("--layers {}: a number, or A:B for layers A to B - 1, is needed; "
@@ -175,71 +175,75 @@ status read_layers(const convert_arguments &given, std::vector<core::layer_range
 
 bool is_trace(const std::string &file) { return file.ends_with(".safetensors"); }
 
-result<core::trace_data> read_input(const convert_arguments &given) {
-    if (!is_trace(given.in)) {
-        if (!given.tokens.empty())
+result<core::trace_data> read_input(const convert_arguments &arguments) {
+    if (!is_trace(arguments.input_file)) {
+        if (!arguments.tokens.empty())
             return error{"--tokens cuts traces, not logs: convert first", true};
-        core::convert_options options = given.options;
-        if (const status read = read_layers(given, options.layers); !read) return read.failure();
-        return core::convert_log(given.in, options);
+        core::convert_options options = arguments.options;
+        if (const status read = read_layers(arguments, options.layers); !read)
+            return read.failure();
+        return core::convert_log(arguments.input_file, options);
     }
-    if (!given.options.format.empty() || given.options.experts != 0 || given.wide ||
-        !given.layers.empty())
+    if (!arguments.options.format.empty() || arguments.options.experts != 0 || arguments.wide ||
+        !arguments.layers.empty())
         return error{"--format, --experts, --layers and --wide are for logs, not for a trace",
                      true};
-    const result<core::trace> from = core::trace::open(given.in);
-    if (!from) return from.failure();
-    const result<range> tokens = parse_range(given.tokens, from->tokens());
+    const result<core::trace> source = core::trace::open(arguments.input_file);
+    if (!source) return source.failure();
+    const result<range> tokens = parse_range(arguments.tokens, source->tokens());
     if (!tokens) return tokens.failure();
-    core::trace_data cut = core::cut_trace(*from, tokens->first, tokens->last - tokens->first);
+    core::trace_data cut = core::cut_trace(*source, tokens->first, tokens->last - tokens->first);
     if (const status same = core::mapped_files_unchanged(); !same) return same.failure();
     return cut;
 }
 
-status convert(convert_arguments &given) {
-    given.options.half = !given.wide;
-    result<core::trace_data> data = read_input(given);
+status convert(convert_arguments &arguments) {
+    arguments.options.half = !arguments.wide;
+    result<core::trace_data> data = read_input(arguments);
     if (!data) return data.failure();
-    for (const std::string &name : given.drop)
+    for (const std::string &name : arguments.drop)
         if (const status dropped = core::drop_tensor(*data, name); !dropped) return dropped;
-    for (const std::string &pair : given.meta) {
+    for (const std::string &pair : arguments.meta) {
         const size_t equals = pair.find('=');
         if (equals == 0 || equals == std::string::npos)
             return error{format("--meta {}: not of the form key=value", pair), true};
         data->metadata[pair.substr(0, equals)] = pair.substr(equals + 1);
     }
-    if (const status written = core::write_trace(*data, given.out); !written) return written;
+    if (const status written = core::write_trace(*data, arguments.out_file); !written)
+        return written;
     // Reads the file back, so that a wrong file is found here and not at its first use.
-    if (const result<core::trace> check = core::trace::open(given.out); !check)
+    if (const result<core::trace> check = core::trace::open(arguments.out_file); !check)
         return check.failure();
-    print(format("{}: {} tokens, {} requests, {} layers of {} experts, top-{}\n", given.out,
-                 data->tokens, data->request_offsets.size() - 1, data->layers, data->experts,
-                 data->top_k));
+    print(format("{}: {} tokens, {} requests, {} layers of {} experts, top-{}\n",
+                 arguments.out_file, data->tokens, data->request_offsets.size() - 1, data->layers,
+                 data->experts, data->top_k));
     return core::success();
 }
 
 command install_convert(parser &app) {
     parser *sub =
         app.add_subcommand("convert", "convert a log (CSV, JSON lines) to a trace, or cut a trace");
-    const auto given = std::make_shared<convert_arguments>();
-    sub->add_option("input", given->in, "*.csv, *.tsv, *.jsonl, *.ndjson or *.safetensors")
+    const auto arguments = std::make_shared<convert_arguments>();
+    sub->add_option("input", arguments->input_file,
+                    "*.csv, *.tsv, *.jsonl, *.ndjson or *.safetensors")
         ->required();
-    sub->add_option("--out", given->out, "trace file to write")->required();
-    sub->add_option("--format", given->options.format,
+    sub->add_option("--out", arguments->out_file, "trace file to write")->required();
+    sub->add_option("--format", arguments->options.format,
                     "format of a log: csv or jsonl; default: by its name")
         ->one_of({"csv", "jsonl"});
-    sub->add_option("--experts", given->options.experts,
+    sub->add_option("--experts", arguments->options.experts,
                     "experts per layer in a log; default: the largest id plus one");
-    sub->add_option("--layers", given->layers,
+    sub->add_option("--layers", arguments->layers,
                     "layers of a log to keep: numbers and ranges A:B, with commas; 1: leaves out "
                     "the first layer, which has no experts in many models")
         ->delimiter(',');
-    sub->add_flag("--wide", given->wide, "store the weights of a log as 32-bit floats, not 16-bit");
-    sub->add_option("--tokens", given->tokens, "keep tokens A to B - 1 of a trace, as A:B");
-    sub->add_option("--drop", given->drop,
+    sub->add_flag("--wide", arguments->wide,
+                  "store the weights of a log as 32-bit floats, not 16-bit");
+    sub->add_option("--tokens", arguments->tokens, "keep tokens A to B - 1 of a trace, as A:B");
+    sub->add_option("--drop", arguments->drop,
                     "optional tensors to leave out, with commas between them")
         ->delimiter(',');
-    sub->add_option("--meta", given->meta, "key=value for the metadata; repeatable")
+    sub->add_option("--meta", arguments->meta, "key=value for the metadata; repeatable")
         ->allow_extra_args(false);
     sub->footer(
         "CSV: the first line names the columns token, layer, and expert0, expert1, ... (or\n"
@@ -247,7 +251,7 @@ command install_convert(parser &app) {
         "token_id. JSON lines: {\"experts\": [[3, 1], ...], \"weights\": ...} per token, or\n"
         "{\"token\": 0, \"layer\": 0, \"experts\": [3, 1], ...} per token and layer; optional\n"
         "request and token_id.");
-    return [given] { return exit_code(convert(*given)); };
+    return [arguments] { return exit_code(convert(*arguments)); };
 }
 
 }  // namespace

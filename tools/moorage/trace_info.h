@@ -11,7 +11,7 @@
 namespace moorage::tool {
 
 struct trace_summary {
-    const core::trace &of;
+    const core::trace &trace;
     core::safetensors header;
     core::trace_statistics statistics;
 };

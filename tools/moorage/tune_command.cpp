@@ -27,7 +27,7 @@ struct tune_arguments {
     row_file_options rows;
     std::vector<std::string> params, targets;
     setting_options settings;
-    given_range range;
+    option_range range;
     uint32_t samples = 6, runs = 0, degree = 0, jobs = 0;
     std::string prefer;  // empty: by the trend
 };
@@ -42,14 +42,15 @@ preference preference_of(const std::string &word) {
 // Runs of the configuration at the points of a search.
 class points_runner {
 public:
-    points_runner(const tune_arguments &given, run_resources &shared, tuning &found, row_file &kept)
-        : given_(given), shared_(shared), found_(found), kept_(kept) {
-        options_.what = "tune";
-        options_.jobs = given.jobs;
+    points_runner(const tune_arguments &arguments, run_resources &shared, tuning &found,
+                  row_file &kept)
+        : arguments_(arguments), shared_(shared), found_(found), kept_(kept) {
+        options_.progress_label = "tune";
+        options_.jobs = arguments.jobs;
         options_.optimum = false;
         options_.own_routing = false;
-        for (const metric_target &one : found.targets) {
-            const std::string &metric = one.metric;
+        for (const metric_target &target : found.targets) {
+            const std::string &metric = target.metric;
             options_.optimum |= metric == "opt_misses";
             options_.own_routing |= metric.find("nll_change") != metric.npos ||
                                     metric.find("own_routing") != metric.npos;
@@ -58,21 +59,22 @@ public:
 
     result<std::vector<trial>> operator()(std::span<const tuned_point> points) {
         std::vector<run_config> configs;
-        for (const tuned_point &at : points) {
-            auto config = config_at(at);
+        for (const tuned_point &point : points) {
+            auto config = config_at(point);
             if (!config) return config.failure();
             configs.push_back(std::move(config).value());
         }
-        options_.kept = {&kept_, [&](size_t i) { return label_of(points[i]); },
-                         [&](size_t i) { return given_.settings.text() + label_of(points[i]); }};
+        options_.kept = {
+            &kept_, [&](size_t i) { return label_of(points[i]); },
+            [&](size_t i) { return arguments_.settings.text() + label_of(points[i]); }};
         auto rows = run_many(configs, shared_, options_);
         if (!rows) return rows.failure();
         std::vector<trial> trials;
         for (size_t i = 0; i < points.size(); ++i) {
             if (!rows->rows[i].has_ended) continue;  // interrupted before
-            auto one = take(points[i], rows->rows[i]);
-            if (!one) return one.failure();
-            trials.push_back(std::move(one).value());
+            auto finished_trial = make_trial(points[i], rows->rows[i]);
+            if (!finished_trial) return finished_trial.failure();
+            trials.push_back(std::move(finished_trial).value());
         }
         signal_ = rows->signal;
         if (signal_ == 0) return trials;
@@ -85,49 +87,49 @@ public:
     int signal() const { return signal_; }
 
     // The report of a trial that has figures.
-    run_report report_at(const tuned_point &at) const { return reports_.at(at); }
+    run_report report_at(const tuned_point &point) const { return reports_.at(point); }
 
 private:
-    std::string label_of(const tuned_point &at) const {
+    std::string label_of(const tuned_point &point) const {
         std::string label;
-        for (size_t i = 0; i < at.size(); ++i)
+        for (size_t i = 0; i < point.size(); ++i)
             label += format("{}{}={}", i == 0 ? "" : ", ", found_.params[i].name,
-                            found_.params[i].text_of(at[i]));
+                            found_.params[i].text_of(point[i]));
         return label;
     }
-    result<run_config> config_at(const tuned_point &at) const {
-        auto overrides = read_settings(given_.settings);
+    result<run_config> config_at(const tuned_point &point) const {
+        auto overrides = read_settings(arguments_.settings);
         if (!overrides) return overrides.failure();
-        for (size_t i = 0; i < at.size(); ++i) {
-            auto one =
-                parse_override(found_.params[i].name + "=" + found_.params[i].text_of(at[i]));
-            if (!one) return one.failure();
-            one->place = "--param " + found_.params[i].name;
-            overrides->push_back(std::move(one).value());
+        for (size_t i = 0; i < point.size(); ++i) {
+            auto parsed =
+                parse_override(found_.params[i].name + "=" + found_.params[i].text_of(point[i]));
+            if (!parsed) return parsed.failure();
+            parsed->place = "--param " + found_.params[i].name;
+            overrides->push_back(std::move(parsed).value());
         }
-        return load_run_config(given_.config, *overrides);
+        return load_run_config(arguments_.config, *overrides);
     }
 
     // If the report lacks the figure, the target is wrong, not the run.
-    result<trial> take(const tuned_point &at, run_outcome &row) {
-        trial one{.at = at, .figures = {}, .misfit = {}};
+    result<trial> make_trial(const tuned_point &point, run_outcome &row) {
+        trial new_trial{.point = point, .figures = {}, .misfit = {}};
         if (!row.report) {
-            row.failure.label = label_of(at);
+            row.failure.label = label_of(point);
             found_.failed.push_back(std::move(row.failure));
-            return one;
+            return new_trial;
         }
         const json figures = to_json(*row.report);
         for (const metric_target &target : found_.targets) {
             const auto figure = figure_of(figures, target.metric);
             if (!figure) return figure.failure();
-            one.figures.push_back(*figure);
+            new_trial.figures.push_back(*figure);
         }
-        one.misfit = row.report->misfit;
-        reports_.emplace(at, std::move(*row.report));
-        return one;
+        new_trial.misfit = row.report->misfit;
+        reports_.emplace(point, std::move(*row.report));
+        return new_trial;
     }
 
-    const tune_arguments &given_;
+    const tune_arguments &arguments_;
     run_resources &shared_;
     tuning &found_;
     row_file &kept_;
@@ -136,40 +138,40 @@ private:
     std::map<tuned_point, run_report> reports_;
 };
 
-status read_targets(const tune_arguments &given, tuning &found) {
-    std::vector<std::string> texts = given.targets;
-    if (!given.frontier.empty()) {
-        const size_t colon = given.frontier.find(':');
+status read_targets(const tune_arguments &arguments, tuning &found) {
+    std::vector<std::string> texts = arguments.targets;
+    if (!arguments.frontier.empty()) {
+        const size_t colon = arguments.frontier.find(':');
         if (colon == std::string::npos || !texts.empty())
             return usage(format("--frontier {}: the form is section.key:metric, without --target",
-                                given.frontier));
-        texts = {given.frontier.substr(colon + 1)};
+                                arguments.frontier));
+        texts = {arguments.frontier.substr(colon + 1)};
     }
     if (texts.empty()) return usage("--target: what is to be met? for example tpot_ms=20");
-    std::string all;
-    for (const std::string &one : texts) all += (all.empty() ? "" : ",") + one;
-    auto targets = parse_targets(all);
+    std::string joined;
+    for (const std::string &text : texts) joined += (joined.empty() ? "" : ",") + text;
+    auto targets = parse_targets(joined);
     if (!targets) return targets.failure();
     found.targets = std::move(targets).value();
-    if (!given.frontier.empty() && (found.targets.size() != 1 || found.targets[0].value))
-        return usage(format("--frontier {}: one figure and no bound of it", given.frontier));
+    if (!arguments.frontier.empty() && (found.targets.size() != 1 || found.targets[0].value))
+        return usage(format("--frontier {}: one figure and no bound of it", arguments.frontier));
     return success();
 }
 
-status read_params(const tune_arguments &given, run_resources &shared, const run_config &config,
+status read_params(const tune_arguments &arguments, run_resources &shared, const run_config &config,
                    tuning &found) {
-    std::vector<std::string> texts = given.params;
-    if (!given.frontier.empty())
-        texts.insert(texts.begin(), given.frontier.substr(0, given.frontier.find(':')));
+    std::vector<std::string> texts = arguments.params;
+    if (!arguments.frontier.empty())
+        texts.insert(texts.begin(), arguments.frontier.substr(0, arguments.frontier.find(':')));
     if (texts.empty()) return usage("--param: which setting? for example memory.experts");
     for (const std::string &text : texts) {
-        auto param = read_param(text, given.range, shared, config);
+        auto param = read_param(text, arguments.range, shared, config);
         if (!param) return param.failure();
-        param->prefer = preference_of(given.prefer);
-        for (const tuned_param &other : found.params)
-            if (other.name == param->name)
+        param->prefer = preference_of(arguments.prefer);
+        for (const tuned_param &earlier : found.params)
+            if (earlier.name == param->name)
                 return usage(format("--param {}: it is given twice", param->name));
-        if (!given.frontier.empty() && param->is_number() != found.params.empty())
+        if (!arguments.frontier.empty() && param->is_number() != found.params.empty())
             return usage(
                 format("--param {}: a frontier is over one number; beside it words, as "
                        "in cache.plugin=lru,lfu",
@@ -180,25 +182,25 @@ status read_params(const tune_arguments &given, run_resources &shared, const run
 }
 
 // `signal`: the signal that interrupted the search. The result then has the finished runs.
-result<tuning> search(const tune_arguments &given, row_file &kept, int &signal) {
+result<tuning> search(const tune_arguments &arguments, row_file &kept, int &signal) {
     tuning found;
-    if (const status done = read_targets(given, found); !done) return done.failure();
-    const auto overrides = read_settings(given.settings);
+    if (const status done = read_targets(arguments, found); !done) return done.failure();
+    const auto overrides = read_settings(arguments.settings);
     if (!overrides) return overrides.failure();
-    const auto config = load_run_config(given.config, *overrides);
+    const auto config = load_run_config(arguments.config, *overrides);
     if (!config) return config.failure();
     run_resources shared;
     if (const status done = shared.scan(config->plugin_paths); !done) return done.failure();
-    if (const status done = read_params(given, shared, *config, found); !done)
+    if (const status done = read_params(arguments, shared, *config, found); !done)
         return done.failure();
-    if (given.samples < 2 || given.samples > 1000)
-        return usage(format("--samples {}: from 2 to 1000", given.samples));
-    const bool frontier = !given.frontier.empty();
-    const search_limits limits{.samples = given.samples,
-                               .runs_max = given.runs != 0 ? given.runs
-                                           : frontier      ? frontier_runs
-                                                           : search_runs};
-    points_runner runner(given, shared, found, kept);
+    if (arguments.samples < 2 || arguments.samples > 1000)
+        return usage(format("--samples {}: from 2 to 1000", arguments.samples));
+    const bool frontier = !arguments.frontier.empty();
+    const search_limits limits{.samples = arguments.samples,
+                               .runs_max = arguments.runs != 0 ? arguments.runs
+                                           : frontier          ? frontier_runs
+                                                               : search_runs};
+    points_runner runner(arguments, shared, found, kept);
     const run_points run = [&](std::span<const tuned_point> points) { return runner(points); };
     const status done =
         frontier ? trace_frontier(found, run, limits) : search_values(found, run, limits);
@@ -209,63 +211,63 @@ result<tuning> search(const tune_arguments &given, row_file &kept, int &signal) 
         return found;
     }
     if (!done) return done.failure();
-    if (found.chosen) found.report = runner.report_at(found.trials[*found.chosen].at);
+    if (found.chosen) found.report = runner.report_at(found.trials[*found.chosen].point);
     return found;
 }
 
-int run_tune(const tune_arguments &given) {
-    const bool frontier = !given.frontier.empty();
-    if (!frontier && !given.html_file.empty())
+int run_tune(const tune_arguments &arguments) {
+    const bool frontier = !arguments.frontier.empty();
+    if (!frontier && !arguments.html_file.empty())
         return fail(usage("--html: a page is drawn of a --frontier alone"));
-    if (given.degree != 0)
+    if (arguments.degree != 0)
         print_error("--degree has no effect any more: every answer is a value that was run\n");
-    auto kept = row_file::open(given.rows, {given.json_file, given.html_file});
+    auto kept = row_file::open(arguments.rows, {arguments.json_file, arguments.html_file});
     if (!kept) return fail(kept.failure());
     int signal = 0;
-    const auto found = search(given, *kept, signal);
+    const auto found = search(arguments, *kept, signal);
     if (!found) return fail(found.failure());
     const size_t counted = found->trials.size() - found->failed.size();
     const int code = exit_code_of(counted, found->failed);
     if (code == exit_usage) return code;
     // The text first: a file that cannot be written must not take the result with it.
-    if (given.json_file != "-") print(frontier ? frontier_text(*found) : to_text(*found));
-    if (!given.json_file.empty())
+    if (arguments.json_file != "-") print(frontier ? frontier_text(*found) : to_text(*found));
+    if (!arguments.json_file.empty())
         if (const status done =
-                write_json(given.json_file, frontier ? frontier_json(*found) : to_json(*found));
+                write_json(arguments.json_file, frontier ? frontier_json(*found) : to_json(*found));
             !done)
             return fail(done.failure());
-    if (!given.html_file.empty()) {
-        if (const status done = write_text(given.html_file, frontier_html(*found)); !done)
+    if (!arguments.html_file.empty()) {
+        if (const status done = write_text(arguments.html_file, frontier_html(*found)); !done)
             return fail(done.failure());
-        print_written("HTML page", given.html_file, given.json_file);
+        print_written("HTML page", arguments.html_file, arguments.json_file);
     }
     if (signal != 0) return end_interrupted(signal);
     if (const status closed = kept->finish(); !closed) return fail(closed.failure());
     return frontier || found->chosen ? code : exit_failed;
 }
 
-void add_values(parser &sub, tune_arguments &given) {
-    sub.add_option("--param", given.params,
+void add_values(parser &sub, tune_arguments &arguments) {
+    sub.add_option("--param", arguments.params,
                    "key to choose a value for: router.alpha, router.alpha=0:1:0.05, "
                    "cache.plugin=lru,lfu; repeatable; the first matters most")
         ->type_name("SECTION.KEY")
         ->take_all()
         ->expected(1);
-    sub.add_option("--target", given.targets,
+    sub.add_option("--target", arguments.targets,
                    "target for figures of the JSON report: tpot_ms=20, "
                    "ttft_ms.p99<=500,perplexity<=6.4; tpot_ms alone: its best value; repeatable")
         ->type_name("METRIC=VALUE")
         ->take_all()
         ->expected(1);
-    sub.add_option("--frontier", given.frontier,
+    sub.add_option("--frontier", arguments.frontier,
                    "find the Pareto-optimal values of a number and a figure instead: "
                    "memory.experts:tpot_ms")
         ->type_name("SECTION.KEY:METRIC");
-    sub.add_option("--from", given.range.from,
+    sub.add_option("--from", arguments.range.smallest,
                    "smallest value; default: the limit that the policy declares");
-    sub.add_option("--to", given.range.to,
+    sub.add_option("--to", arguments.range.largest,
                    "largest value; default: the limit that the policy declares");
-    sub.add_option("--step", given.range.step,
+    sub.add_option("--step", arguments.range.step,
                    "step between values; default: 0.01 if the range is 0 to 1, 1 for whole "
                    "numbers, else a hundredth of the range");
 }
@@ -274,27 +276,29 @@ void add_values(parser &sub, tune_arguments &given) {
 
 command install_tune(parser &app) {
     parser *sub = app.add_subcommand("tune", "find values of parameters that meet targets");
-    const auto given = std::make_shared<tune_arguments>();
-    sub->add_option("config", given->config, "the run's TOML file")
+    const auto arguments = std::make_shared<tune_arguments>();
+    sub->add_option("config", arguments->config, "the run's TOML file")
         ->required()
         ->type_name("CONFIG.toml");
-    add_values(*sub, *given);
-    sub->add_option("--samples", given->samples, "number of values that are run first; default 6");
-    sub->add_option("--runs", given->runs,
+    add_values(*sub, *arguments);
+    sub->add_option("--samples", arguments->samples,
+                    "number of values that are run first; default 6");
+    sub->add_option("--runs", arguments->runs,
                     "largest number of runs; default 100, or 32 with --frontier")
         ->range(1u, 1'000'000u);
-    sub->add_option("--degree", given->degree, "no effect; kept for older scripts");
-    sub->add_option("--prefer", given->prefer,
+    sub->add_option("--degree", arguments->degree, "no effect; kept for older scripts");
+    sub->add_option("--prefer", arguments->prefer,
                     "value to choose among those that meet the target; default: the smallest, or "
                     "the largest if larger values make the figure worse")
         ->one_of({"smallest", "largest"})
         ->type_name("smallest|largest");
-    add_settings(*sub, given->settings);
-    sub->add_option("--jobs", given->jobs, "number of runs at the same time; default: one per core")
+    add_settings(*sub, arguments->settings);
+    sub->add_option("--jobs", arguments->jobs,
+                    "number of runs at the same time; default: one per core")
         ->type_name("N");
-    add_json(*sub, given->json_file, "the result");
-    sub->add_option("--html", given->html_file, "draw the frontier")->type_name("FILE");
-    add_row_file(*sub, given->rows);
+    add_json(*sub, arguments->json_file, "the result");
+    sub->add_option("--html", arguments->html_file, "draw the frontier")->type_name("FILE");
+    add_row_file(*sub, arguments->rows);
     sub->footer(
         "Runs the configuration at evenly spaced values, then between the values that decide, so "
         "every answer\n"
@@ -305,7 +309,7 @@ command install_tune(parser &app) {
         "directly, write 'metric<=v' or 'metric>=v'. Exit code 1: no run meets the targets, or "
         "some run failed;\n"
         "the others count.");
-    return [given] { return run_tune(*given); };
+    return [arguments] { return run_tune(*arguments); };
 }
 
 }  // namespace moorage::tool

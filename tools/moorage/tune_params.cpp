@@ -26,7 +26,7 @@ constexpr double declared_width_max = 1000;
 struct numeric_param {
     std::string section, key;
     bool whole = true;
-    std::optional<double> from, to;  // worth trying
+    std::optional<double> smallest, largest;  // worth trying
 };
 
 // The row of "memory.experts", "cluster.servers.flops" or "cluster.servers.lab.flops". Null: it is
@@ -36,9 +36,10 @@ const config_key *host_key(const numeric_param &param) {
     const std::string table = first == std::string::npos
                                   ? param.section
                                   : param.section + "." + param.key.substr(0, first);
-    for (const key_table &one : key_tables())
-        if (one.name == table)
-            return one.find(last == std::string::npos ? param.key : param.key.substr(last + 1));
+    for (const key_table &candidate : key_tables())
+        if (candidate.name == table)
+            return candidate.find(last == std::string::npos ? param.key
+                                                            : param.key.substr(last + 1));
     return nullptr;
 }
 
@@ -51,8 +52,8 @@ result<uint64_t> all_experts(run_resources &shared, const run_config &config) {
     }
     const auto opened = shared.open_model(config.model);
     if (!opened) return opened.failure();
-    const model_config &of = (*opened)->of->config();
-    return uint64_t{of.experts} * of.moe_layers().size();
+    const model_config &model = (*opened)->loaded_model->config();
+    return uint64_t{model.experts} * model.moe_layers().size();
 }
 
 // Whether the configuration would refuse it: there is no such section, or no such key in it.
@@ -65,7 +66,7 @@ bool is_unknown(const numeric_param &param) {
 error unknown_key(const std::string &text) {
     std::vector<std::string> names;
     for (const key_table &table : key_tables())
-        if (table.called.starts_with('['))
+        if (table.title.starts_with('['))
             for (const std::string &key : table.names())
                 names.push_back(format("{}.{}", table.name, key));
     return usage(format("--param {}: there is no such key{}; moorage help keys lists all", text,
@@ -73,24 +74,24 @@ error unknown_key(const std::string &text) {
 }
 
 // The range of its row: shares from end to end, experts up to all experts.
-result<numeric_param> host_param(const std::string &text, const given_range &range,
+result<numeric_param> host_param(const std::string &text, const option_range &range,
                                  numeric_param param, run_resources &shared,
                                  const run_config &config) {
     const config_key *key = host_key(param);
     if (!key && is_unknown(param)) return unknown_key(text);
     if (!key) return param;  // a key of a policy or an entry; the configuration checks it
-    const value_shape &takes = key->takes;
+    const value_shape &takes = key->accepted;
     param.whole = takes.kind != value_kind::real;
     if (takes.kind == value_kind::real && takes.unit == quantity_unit::share) {
-        param.from = takes.above_low ? takes.low + (takes.high - takes.low) / 10 : takes.low;
-        param.to = takes.high;
+        param.smallest = takes.above_low ? takes.low + (takes.high - takes.low) / 10 : takes.low;
+        param.largest = takes.high;
     }
     if (takes.kind != value_kind::amount) return param;
-    param.from = 1;
-    if (!std::isnan(range.to)) return param;
-    const auto all = all_experts(shared, config);
-    if (!all) return all.failure();
-    param.to = static_cast<double>(*all);
+    param.smallest = 1;
+    if (!std::isnan(range.largest)) return param;
+    const auto expert_count = all_experts(shared, config);
+    if (!expert_count) return expert_count.failure();
+    param.largest = static_cast<double>(*expert_count);
     return param;
 }
 
@@ -109,23 +110,23 @@ result<numeric_param> policy_param(const std::string &text, numeric_param param,
     const auto found = find_policy(shared.policies(), config.stage(param.section), param.section);
     if (!found) return found.failure();
     std::vector<std::string> names;
-    for (const moorage_param &one : (*found)->params) {
-        names.emplace_back(one.plugin_key);
-        if (name != one.plugin_key) continue;
-        if (one.type != MOORAGE_PARAM_REAL && one.type != MOORAGE_PARAM_INTEGER)
+    for (const moorage_param &declared : (*found)->params) {
+        names.emplace_back(declared.plugin_key);
+        if (name != declared.plugin_key) continue;
+        if (declared.type != MOORAGE_PARAM_REAL && declared.type != MOORAGE_PARAM_INTEGER)
             return usage(format("--param {}: {} of {} is no number; {}=a,b,c tries words", text,
                                 name, plugin, text));
-        param.whole = one.type == MOORAGE_PARAM_INTEGER;
-        const double low = param.whole ? double(one.integer_min) : one.real_min;
-        const double high = param.whole ? double(one.integer_max) : one.real_max;
-        if (high - low <= declared_width_max) param.from = low, param.to = high;
+        param.whole = declared.type == MOORAGE_PARAM_INTEGER;
+        const double low = param.whole ? double(declared.integer_min) : declared.real_min;
+        const double high = param.whole ? double(declared.integer_max) : declared.real_max;
+        if (high - low <= declared_width_max) param.smallest = low, param.largest = high;
         return param;
     }
     return usage(format("--param {}: {} policy {} has no parameter {}{}", text, param.section,
                         plugin, name, did_you_mean(name, names)));
 }
 
-result<numeric_param> find_param(const std::string &text, const given_range &range,
+result<numeric_param> find_param(const std::string &text, const option_range &range,
                                  run_resources &shared, const run_config &config) {
     const auto parsed = parse_override(text + "=0");
     if (!parsed)
@@ -137,26 +138,26 @@ result<numeric_param> find_param(const std::string &text, const given_range &ran
     return policy_param(text, std::move(param), shared, config);
 }
 
-result<value_grid> find_grid(const std::string &text, const given_range &range,
+result<value_grid> find_grid(const std::string &text, const option_range &range,
                              const numeric_param &param) {
     value_grid grid;
-    if (std::isnan(range.from) && !param.from)
+    if (std::isnan(range.smallest) && !param.smallest)
         return usage(
             format("--param {}: no range is declared that is worth sampling; say "
                    "--param {}=FROM:TO",
                    text, text));
-    grid.from = std::isnan(range.from) ? *param.from : range.from;
-    if (std::isnan(range.to) && !param.to)
+    grid.first = std::isnan(range.smallest) ? *param.smallest : range.smallest;
+    if (std::isnan(range.largest) && !param.largest)
         return usage(
             format("--param {}: no largest value is known; say --param {}=FROM:TO", text, text));
-    grid.to = std::isnan(range.to) ? *param.to : range.to;
+    grid.last = std::isnan(range.largest) ? *param.largest : range.largest;
     grid.whole = param.whole;
-    if (!std::isfinite(grid.from) || !std::isfinite(grid.to) || !(grid.from < grid.to))
+    if (!std::isfinite(grid.first) || !std::isfinite(grid.last) || !(grid.first < grid.last))
         return usage(format("--param {} from {} to {}: a range that goes up is needed", text,
-                            grid.from, grid.to));
-    const double width = grid.to - grid.from;
+                            grid.first, grid.last));
+    const double width = grid.last - grid.first;
     // Tries every whole number. A share has SMoE's step, any other number an equally fine one.
-    const bool is_share = param.from == 0.0 && param.to == 1.0;
+    const bool is_share = param.smallest == 0.0 && param.largest == 1.0;
     const double usual = param.whole ? 1 : is_share ? 0.01 : width / 100;
     grid.step = std::isnan(range.step) ? usual : range.step;
     if (param.whole && grid.step != std::floor(grid.step))
@@ -179,24 +180,24 @@ result<double> read_bound(const std::string &text, const std::string &part, run_
     const auto parsed = parse_override(text + "=0");
     if (!parsed) return usage("--param " + parsed.failure().text);
     const config_key *key = host_key({parsed->section, parsed->key, true, {}, {}});
-    const quantity_unit unit = key ? key->takes.unit : unit_of_name(parsed->key);
+    const quantity_unit unit = key ? key->accepted.unit : unit_of_name(parsed->key);
     const auto read = parse_quantity(part, unit);
     if (!read)
         return usage(
             format("--param {}: a range is FROM:TO or FROM:TO:STEP, in numbers; \"{}\": {}", text,
                    part, read.failure().text));
-    if (!key || key->takes.kind != value_kind::amount) return *read;
-    const auto all = all_experts(shared, config);
-    if (!all) return all.failure();
-    return static_cast<double>(share_of_experts(*read, *all));
+    if (!key || key->accepted.kind != value_kind::amount) return *read;
+    const auto expert_count = all_experts(shared, config);
+    if (!expert_count) return expert_count.failure();
+    return static_cast<double>(share_of_experts(*read, *expert_count));
 }
 
 // "0:1:0.05", "1:656", "10%:50%".
-result<given_range> read_range(const std::string &text, const std::string &written,
-                               run_resources &shared, const run_config &config) {
+result<option_range> read_range(const std::string &text, const std::string &written,
+                                run_resources &shared, const run_config &config) {
     const std::vector<std::string> parts = split(written, ':');
-    given_range range;
-    double *const places[] = {&range.from, &range.to, &range.step};
+    option_range range;
+    double *const places[] = {&range.smallest, &range.largest, &range.step};
     if (parts.size() > std::size(places))
         return usage(format("--param {}: a range is FROM:TO or FROM:TO:STEP, in numbers", text));
     for (size_t i = 0; i < parts.size(); ++i) {
@@ -211,7 +212,7 @@ result<given_range> read_range(const std::string &text, const std::string &writt
 status check_use(const std::string &name, const run_config &config) {
     const auto parsed = parse_override(name + "=0");
     if (!config.cluster || !parsed) return success();
-    const auto known = [&](const key_table &one) { return one.name == parsed->section; };
+    const auto known = [&](const key_table &table) { return table.name == parsed->section; };
     if (std::ranges::none_of(key_tables(), known)) return success();
     const std::string idle =
         idle_in_cluster(parsed->section, parsed->key, *config.cluster, read_for::emulation);
@@ -221,36 +222,36 @@ status check_use(const std::string &name, const run_config &config) {
 
 }  // namespace
 
-result<tuned_param> read_param(const std::string &text, const given_range &range,
+result<tuned_param> read_param(const std::string &text, const option_range &range,
                                run_resources &shared, const run_config &config) {
     const size_t equals = text.find('=');
-    tuned_param made;
-    made.name = text.substr(0, equals);
-    if (const status useful = check_use(made.name, config); !useful) return useful.failure();
+    tuned_param tuned;
+    tuned.name = text.substr(0, equals);
+    if (const status useful = check_use(tuned.name, config); !useful) return useful.failure();
     const std::string written = equals == std::string::npos ? "" : text.substr(equals + 1);
-    given_range own = range;
+    option_range param_range = range;
     if (equals != std::string::npos && written.find(':') == std::string::npos) {
         auto words = parse_sweep(text);
         if (!words) return usage("--param " + words.failure().text);
-        made.words = std::move(words->values);
-        return made;
+        tuned.words = std::move(words->values);
+        return tuned;
     }
     if (equals != std::string::npos) {
-        if (!std::isnan(range.from) || !std::isnan(range.to) || !std::isnan(range.step))
+        if (!std::isnan(range.smallest) || !std::isnan(range.largest) || !std::isnan(range.step))
             return usage(
                 format("--param {}: its range is given twice, by --from, --to or --step "
                        "too",
                        text));
-        const auto read = read_range(made.name, written, shared, config);
+        const auto read = read_range(tuned.name, written, shared, config);
         if (!read) return read.failure();
-        own = *read;
+        param_range = *read;
     }
-    const auto param = find_param(made.name, own, shared, config);
+    const auto param = find_param(tuned.name, param_range, shared, config);
     if (!param) return param.failure();
-    auto grid = find_grid(made.name, own, *param);
+    auto grid = find_grid(tuned.name, param_range, *param);
     if (!grid) return grid.failure();
-    made.grid = *grid;
-    return made;
+    tuned.grid = *grid;
+    return tuned;
 }
 
 }  // namespace moorage::tool

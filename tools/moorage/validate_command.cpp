@@ -30,11 +30,11 @@ result<csv_table> read_table(const std::string &file) {
 }
 
 // A file beside the measurements may have shapes that no model file has.
-result<setting_sources> read_sources(const validate_arguments &given) {
+result<setting_sources> read_sources(const validate_arguments &arguments) {
     setting_sources sources{".", {}};
-    std::filesystem::path file = given.shapes_file;
+    std::filesystem::path file = arguments.shapes_file;
     if (file.empty()) {
-        file = std::filesystem::path(given.file).parent_path() / "shapes.csv";
+        file = std::filesystem::path(arguments.file).parent_path() / "shapes.csv";
         std::error_code code;
         if (!std::filesystem::is_regular_file(file, code)) return sources;
     }
@@ -46,36 +46,37 @@ result<setting_sources> read_sources(const validate_arguments &given) {
     return sources;
 }
 
-result<validation> validate_files(const validate_arguments &given) {
-    const auto sources = read_sources(given);
+result<validation> validate_files(const validate_arguments &arguments) {
+    const auto sources = read_sources(arguments);
     if (!sources) return sources.failure();
-    const auto rows = read_table(given.file);
+    const auto rows = read_table(arguments.file);
     if (!rows) return rows.failure();
-    if (given.pairs_file.empty()) return validate(*rows, nullptr, *sources);
-    const auto pairs = read_table(given.pairs_file);
+    if (arguments.pairs_file.empty()) return validate(*rows, nullptr, *sources);
+    const auto pairs = read_table(arguments.pairs_file);
     if (!pairs) return pairs.failure();
     return validate(*rows, &*pairs, *sources);
 }
 
-std::string command_line(const validate_arguments &given) {
-    std::string line = "moorage validate " + given.file;
-    if (!given.pairs_file.empty()) line += " --pairs " + given.pairs_file;
-    if (!given.shapes_file.empty()) line += " --shapes " + given.shapes_file;
-    return line + " --html " + given.html_file;
+std::string command_line(const validate_arguments &arguments) {
+    std::string line = "moorage validate " + arguments.file;
+    if (!arguments.pairs_file.empty()) line += " --pairs " + arguments.pairs_file;
+    if (!arguments.shapes_file.empty()) line += " --shapes " + arguments.shapes_file;
+    return line + " --html " + arguments.html_file;
 }
 
-int run_validate(const validate_arguments &given) {
-    const auto found = validate_files(given);
+int run_validate(const validate_arguments &arguments) {
+    const auto found = validate_files(arguments);
     if (!found) return fail(found.failure());
-    if (given.json_file != "-") print(to_text(*found));
-    if (!given.json_file.empty())
-        if (const status done = write_json(given.json_file, to_json(*found)); !done)
+    if (arguments.json_file != "-") print(to_text(*found));
+    if (!arguments.json_file.empty())
+        if (const status done = write_json(arguments.json_file, to_json(*found)); !done)
             return fail(done.failure());
-    if (!given.html_file.empty()) {
-        if (const status done = write_text(given.html_file, to_html(*found, command_line(given)));
+    if (!arguments.html_file.empty()) {
+        if (const status done =
+                write_text(arguments.html_file, to_html(*found, command_line(arguments)));
             !done)
             return fail(done.failure());
-        print_written("HTML report", given.html_file, given.json_file);
+        print_written("HTML report", arguments.html_file, arguments.json_file);
     }
     return exit_ok;
 }
@@ -85,25 +86,25 @@ int run_validate(const validate_arguments &given) {
 command install_validate(parser &app) {
     parser *sub =
         app.add_subcommand("validate", "compare the emulator with published measurements");
-    const auto given = std::make_shared<validate_arguments>();
-    sub->add_option("file", given->file,
+    const auto arguments = std::make_shared<validate_arguments>();
+    sub->add_option("file", arguments->file,
                     "measurements, one per row; docs/validate.md lists the columns")
         ->required()
         ->type_name("FILE.csv");
-    sub->add_option("--pairs", given->pairs_file,
+    sub->add_option("--pairs", arguments->pairs_file,
                     "file of pairs of rows, and how much slower one is")
         ->type_name("FILE.csv");
-    sub->add_option("--shapes", given->shapes_file,
+    sub->add_option("--shapes", arguments->shapes_file,
                     "model shapes that have no file; default: shapes.csv beside the measurements")
         ->type_name("FILE.csv");
-    add_json(*sub, given->json_file, "the figures");
-    sub->add_option("--html", given->html_file, "write a page with a scatter plot of all rows")
+    add_json(*sub, arguments->json_file, "the figures");
+    sub->add_option("--html", arguments->html_file, "write a page with a scatter plot of all rows")
         ->type_name("FILE");
     sub->footer(
         "Emulates each row on its machine with its engine (hw_profiles/engine), and shows the "
         "figure beside\n"
         "the published one, by class. Rows that cannot be emulated are listed with the reason.");
-    return [given] { return run_validate(*given); };
+    return [arguments] { return run_validate(*arguments); };
 }
 
 }  // namespace moorage::tool

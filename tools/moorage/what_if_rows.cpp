@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, resource_count> resource_words{
     "GPU compute", "GPU bandwidth",  "launch speed", "the link",
     "the CPU",     "host bandwidth", "the disk"};
 
-bool has(const run_config &config, resource which) {
+bool has_resource(const run_config &config, resource which) {
     return which != resource::disk || config.reads_disk();
 }
 
@@ -33,7 +33,7 @@ uint32_t scaled(uint64_t count, double factor) {
 
 // The resolved value of a [memory] key of the run. None: the run holds all experts, or the key was
 // not given.
-std::optional<uint64_t> held(const run_report &base, const char *key) {
+std::optional<uint64_t> held_count(const run_report &base, const char *key) {
     const json &resolved = *base.config;
     if (!resolved.contains("memory")) return {};
     const json &count = resolved["memory"].value(key, json());
@@ -43,28 +43,28 @@ std::optional<uint64_t> held(const run_report &base, const char *key) {
 // The configuration with `factor` as many experts; on each device, if each has a number of its own.
 std::optional<run_config> with_memory(const run_config &config, const run_report &base,
                                       double factor) {
-    const std::optional<uint64_t> experts = held(base, "experts");
+    const std::optional<uint64_t> experts = held_count(base, "experts");
     if (!experts) return {};
-    run_config more = config;
-    for (uint32_t &count : more.devices.experts) count = scaled(count, factor);
+    run_config changed = config;
+    for (uint32_t &count : changed.devices.experts) count = scaled(count, factor);
     if (config.devices.experts.empty()) {
-        more.experts = scaled(*experts, factor);
-        more.experts_share = 0;
-        more.bytes.reset();
+        changed.experts = scaled(*experts, factor);
+        changed.experts_share = 0;
+        changed.bytes.reset();
     }
-    return more;
+    return changed;
 }
 
 // The configuration with more experts in host memory; the others are on the disk.
 std::optional<run_config> with_host_memory(const run_config &config, const run_report &base,
                                            double factor) {
-    const std::optional<uint64_t> experts = held(base, "host_experts");
+    const std::optional<uint64_t> experts = held_count(base, "host_experts");
     if (!experts || !config.reads_disk()) return {};
-    run_config more = config;
-    more.host_experts = scaled(*experts, factor);
-    more.host_experts_share = 0;
-    more.host_bytes.reset();
-    return more;
+    run_config changed = config;
+    changed.host_experts = scaled(*experts, factor);
+    changed.host_experts_share = 0;
+    changed.host_bytes.reset();
+    return changed;
 }
 
 }  // namespace
@@ -79,29 +79,30 @@ result<what_if> ask_what_if(const run_config &config, const run_report &base,
                             "more; add --set run.executor=emulator",
                             config.executor),
                      true};
-    what_if asked = what_if_of(base);
-    if (asked.base_ms <= 0)
+    what_if what_if_result = what_if_of(base);
+    if (what_if_result.base_ms <= 0)
         return error{"--what-if: this run has neither a first token nor one after it to be timed",
                      true};
     std::vector<run_config> configs;
     for (size_t i = 0; i < resource_count; ++i) {
         const auto which = static_cast<resource>(i);
-        if (!has(config, which)) continue;
-        asked.rows.push_back(
+        if (!has_resource(config, which)) continue;
+        what_if_result.rows.push_back(
             {std::string(resource_names[i]), std::string(resource_words[i]), {}, {}});
         configs.push_back(config);
-        configs.back().faster[which] = asked.factor;
+        configs.back().speed_factors[which] = what_if_result.factor;
     }
-    const auto also = [&](std::string_view name, std::string_view words,
-                          std::optional<run_config> more) {
-        if (!more) return;
-        asked.rows.push_back({std::string(name), std::string(words), {}, {}});
-        configs.push_back(std::move(*more));
+    const auto add_row = [&](std::string_view name, std::string_view words,
+                             std::optional<run_config> changed) {
+        if (!changed) return;
+        what_if_result.rows.push_back({std::string(name), std::string(words), {}, {}});
+        configs.push_back(std::move(*changed));
     };
-    also("expert_memory", "memory for experts", with_memory(config, base, asked.factor));
-    also("host_memory", "host memory", with_host_memory(config, base, asked.factor));
+    add_row("expert_memory", "memory for experts",
+            with_memory(config, base, what_if_result.factor));
+    add_row("host_memory", "host memory", with_host_memory(config, base, what_if_result.factor));
     run_many_options options;
-    options.what = "what if";
+    options.progress_label = "what if";
     options.optimum = false;
     options.own_routing = false;
     auto rows = run_many(configs, shared, options);
@@ -109,12 +110,12 @@ result<what_if> ask_what_if(const run_config &config, const run_report &base,
     if (rows->signal != 0) end_interrupted(rows->signal);
     for (size_t i = 0; i < rows->rows.size(); ++i) {
         const run_outcome &row = rows->rows[i];
-        if (row.report) asked.rows[i].ms = figure_of(asked, *row.report);
-        if (!row.report) asked.rows[i].why = row.failure.why;
+        if (row.report) what_if_result.rows[i].ms = figure_of(what_if_result, *row.report);
+        if (!row.report) what_if_result.rows[i].reason = row.failure.reason;
         // A run that does not fit says so itself, once.
-        if (row.report && base.misfit.empty()) asked.rows[i].why = row.report->misfit;
+        if (row.report && base.misfit.empty()) what_if_result.rows[i].reason = row.report->misfit;
     }
-    return asked;
+    return what_if_result;
 }
 
 }  // namespace moorage::tool

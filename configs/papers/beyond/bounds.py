@@ -35,9 +35,9 @@ def figures(path):
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
             break
-        given = re.match(r"(\w+) = (?:\"(.*)\"|([0-9.eE_+-]+))$", line)
-        if given:
-            found[given[1]] = given[2] if given[3] is None else float(given[3].replace("_", ""))
+        match = re.match(r"(\w+) = (?:\"(.*)\"|([0-9.eE_+-]+))$", line)
+        if match:
+            found[match[1]] = match[2] if match[3] is None else float(match[3].replace("_", ""))
     return found
 
 
@@ -80,35 +80,35 @@ class Shape:
 
 
 def shape(name):
-    of = figures(PROJECT / "configs" / "models" / f"{name}.toml")
-    return Shape(int(of["moe_layers"]), int(of["experts"]), int(of["top_k"]), of["expert_bytes"],
-                 of["dense_bytes"])
+    values = figures(PROJECT / "configs" / "models" / f"{name}.toml")
+    return Shape(int(values["moe_layers"]), int(values["experts"]), int(values["top_k"]),
+                 values["expert_bytes"], values["dense_bytes"])
 
 
-def f_star(on, of, hit_rate):
+def f_star(machine, shape, hit_rate):
     """Seconds of a token."""
-    asked = of.layers * of.top_k * of.expert
-    dense = of.dense / on.gpu
-    host = min(on.link + on.cpu, on.memory)
+    routed_bytes = shape.layers * shape.top_k * shape.expert
+    dense = shape.dense / machine.gpu
+    host = min(machine.link + machine.cpu, machine.memory)
     # Either the hits all run on the GPU, in time, and the host's side decides ...
-    time = asked * (1 - hit_rate) / host
-    if time >= dense and (time - dense) * on.gpu >= hit_rate * asked:
+    time = routed_bytes * (1 - hit_rate) / host
+    if time >= dense and (time - dense) * machine.gpu >= hit_rate * routed_bytes:
         return time
     # ... or the GPU has no time for all of them, and the host takes some, too.
-    return max((asked + dense * on.gpu) / (on.gpu + host), dense)
+    return max((routed_bytes + dense * machine.gpu) / (machine.gpu + host), dense)
 
 
-def fixed(on, of):
+def fixed(machine, shape):
     """Seconds of a token that no policy can save."""
-    return of.layers * on.layer + on.pass_s
+    return shape.layers * machine.layer + machine.pass_s
 
 
-def layer_s(on, of, missing):
+def layer_s(machine, shape, missing):
     """Seconds of a layer's experts, `missing` of them not on the GPU; the CPU may take hits as well."""
-    gpu = of.expert / on.gpu + on.expert
-    cpu = of.expert / on.cpu + on.cpu_issue
-    return min(max((of.top_k - taken) * gpu, taken * cpu)
-               for taken in range(missing, of.top_k + 1))
+    gpu = shape.expert / machine.gpu + machine.expert
+    cpu = shape.expert / machine.cpu + machine.cpu_issue
+    return min(max((shape.top_k - taken) * gpu, taken * cpu)
+               for taken in range(missing, shape.top_k + 1))
 
 
 def evenly(cost, missing):
@@ -121,19 +121,19 @@ def evenly(cost, missing):
     return least
 
 
-def clairvoyant(on, of, most_hits):
+def clairvoyant(machine, shape, most_hits):
     """Seconds of a token at least, of any schedule, the future known: `most_hits`, of loads a token,
     bounds the hits a token."""
-    base = of.dense / on.gpu + fixed(on, of)
-    asked = of.layers * of.top_k
-    cost = [layer_s(on, of, missing) for missing in range(of.top_k + 1)]
+    base = shape.dense / machine.gpu + fixed(machine, shape)
+    choices = shape.layers * shape.top_k
+    cost = [layer_s(machine, shape, missing) for missing in range(shape.top_k + 1)]
 
     def least_s(time):  # of a token that has the link for so long
-        loads = time / (of.expert / on.link)
-        absent = max(0.0, asked - most_hits(loads))
-        host = absent * of.expert / on.memory
-        return max(base + of.layers * evenly(cost, absent / of.layers), host)
-    low, high = base, base + of.layers * max(cost)
+        loads = time / (shape.expert / machine.link)
+        absent = max(0.0, choices - most_hits(loads))
+        host = absent * shape.expert / machine.memory
+        return max(base + shape.layers * evenly(cost, absent / shape.layers), host)
+    low, high = base, base + shape.layers * max(cost)
     for _ in range(50):  # what a token takes falls with the time that the link has
         time = (low + high) / 2
         low, high = (time, high) if least_s(time) > time else (low, time)
@@ -149,24 +149,25 @@ def most_hits(steps, slots, tokens):
     the sum over all experts and what slots and loads there are is above every schedule's hits
     (Lagrangian duality). The least over a grid of m and l is the bound."""
     uses = {}
-    for at, pages in enumerate(steps):
+    for step, pages in enumerate(steps):
         for page in pages:
-            uses.setdefault(page, []).append(at)
-    end = at + 1
-    gaps = [[later - sooner for sooner, later in zip(of, of[1:])] for of in uses.values()]
+            uses.setdefault(page, []).append(step)
+    end = step + 1
+    gaps = [[later - sooner for sooner, later in zip(times, times[1:])] for times in uses.values()]
 
     def surplus(load, slot):
         total = 0.0
-        for of in gaps:
-            here = any_ = max(0.0, 1 - load)  # after a use: the expert lies there; or either way
+        for page_gaps in gaps:
+            # After a use: the expert lies there; or either way.
+            resident_gain = best_gain = max(0.0, 1 - load)
             if load > 1:
-                here = 1 - load
-            for gap in of:
-                kept, anew = here - slot * gap, any_ - load
-                here = (kept if kept > anew else anew) + 1
-                if here > any_:
-                    any_ = here
-            total += any_
+                resident_gain = 1 - load
+            for gap in page_gaps:
+                keep_gain, reload_gain = resident_gain - slot * gap, best_gain - load
+                resident_gain = (keep_gain if keep_gain > reload_gain else reload_gain) + 1
+                if resident_gain > best_gain:
+                    best_gain = resident_gain
+            total += best_gain
         return total
 
     lines = []  # hits <= surplus + slot * slots * steps + load * loads, of a token
@@ -181,24 +182,24 @@ def most_hits(steps, slots, tokens):
 def smallest(value, low, high, calls):
     """About the least value of a convex function between the two: golden section."""
     part = (math.sqrt(5) - 1) / 2
-    at = [high - part * (high - low), low + part * (high - low)]
-    got = [value(at[0]), value(at[1])]
-    least = min(got)
+    points = [high - part * (high - low), low + part * (high - low)]
+    values = [value(points[0]), value(points[1])]
+    least = min(values)
     for _ in range(calls - 2):
-        if got[0] < got[1]:
-            high, at[1], got[1] = at[1], at[0], got[0]
-            at[0] = high - part * (high - low)
-            got[0] = value(at[0])
+        if values[0] < values[1]:
+            high, points[1], values[1] = points[1], points[0], values[0]
+            points[0] = high - part * (high - low)
+            values[0] = value(points[0])
         else:
-            low, at[0], got[0] = at[0], at[1], got[1]
-            at[1] = low + part * (high - low)
-            got[1] = value(at[1])
-        least = min(least, *got)
+            low, points[0], values[0] = points[0], points[1], values[1]
+            points[1] = low + part * (high - low)
+            values[1] = value(points[1])
+        least = min(least, *values)
     return least
 
 
-def hits_of(lines, asked):
-    return lambda loads: min(asked, min(fixed_hits + load * loads for fixed_hits, load in lines))
+def hits_of(lines, choices):
+    return lambda loads: min(choices, min(fixed_hits + load * loads for fixed_hits, load in lines))
 
 
 class Routing:
@@ -217,41 +218,41 @@ class Routing:
 
     def numbers(self, name):
         letter = {"U8": "B", "U16": "H", "I32": "i", "I64": "q"}[self.header[name]["dtype"]]
-        of = self.bytes_of(name)
-        return struct.unpack(f"<{len(of) // struct.calcsize(letter)}{letter}", of)
+        data = self.bytes_of(name)
+        return struct.unpack(f"<{len(data) // struct.calcsize(letter)}{letter}", data)
 
-    def part(self, begin, end, into):
+    def part(self, begin, end, target):
         """Writes the requests between two shares of all."""
         ends = self.numbers("request_offsets")
         first, last = (round(share * (len(ends) - 1)) for share in (begin, end))
         kept = ends[first:last + 1]
         tokens = self.header["experts"]["shape"][0]
-        header, parts, at = {"__metadata__": self.about}, [], 0
+        header, parts, offset = {"__metadata__": self.about}, [], 0
         for name, tensor in self.header.items():
             if name == "request_offsets":
                 part = struct.pack(f"<{len(kept)}q", *(end - kept[0] for end in kept))
                 rows = len(kept)
             else:
-                rows_before, of = tensor["shape"][0], self.bytes_of(name)
-                width = len(of) // rows_before
+                rows_before, tensor_data = tensor["shape"][0], self.bytes_of(name)
+                width = len(tensor_data) // rows_before
                 a, b = (kept[0], kept[-1]) if rows_before == tokens else (first, last)
-                part, rows = bytes(of[a * width:b * width]), b - a
+                part, rows = bytes(tensor_data[a * width:b * width]), b - a
             header[name] = {"dtype": tensor["dtype"], "shape": [rows, *tensor["shape"][1:]],
-                            "data_offsets": [at, at + len(part)]}
+                            "data_offsets": [offset, offset + len(part)]}
             parts.append(part)
-            at += len(part)
+            offset += len(part)
         text = json.dumps(header).encode()
         text += b" " * (-len(text) % 8)
-        Path(into).write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
+        Path(target).write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
 
     def steps(self, tokens):
         """The experts of each layer step of the first tokens, as pages."""
-        have, layers, top_k = self.header["experts"]["shape"]
+        recorded_tokens, layers, top_k = self.header["experts"]["shape"]
         experts = int(self.about["experts"])
         chosen = self.numbers("experts")
-        for step in range(min(tokens, have) * layers):
+        for step in range(min(tokens, recorded_tokens) * layers):
             base = step % layers * experts
-            yield [base + one for one in chosen[step * top_k:(step + 1) * top_k]]
+            yield [base + expert for expert in chosen[step * top_k:(step + 1) * top_k]]
 
 
 def belady(steps, slots):
@@ -260,12 +261,12 @@ def belady(steps, slots):
     steps = list(steps)
     never = len(steps)
     following, last = [None] * len(steps), {}
-    for at in range(len(steps) - 1, -1, -1):
-        following[at] = [last.get(page, never) for page in steps[at]]
-        for page in steps[at]:
-            last[page] = at
+    for step in range(len(steps) - 1, -1, -1):
+        following[step] = [last.get(page, never) for page in steps[step]]
+        for page in steps[step]:
+            last[page] = step
     held, heap, misses = {}, [], []  # held: page -> next use
-    for at, pages in enumerate(steps):
+    for step, pages in enumerate(steps):
         absent = sum(page not in held for page in pages)
         misses.append(absent)
         room = len(held) + absent - slots
@@ -280,9 +281,9 @@ def belady(steps, slots):
                 continue
             del held[page]
             room -= 1
-        for one in aside:
-            heapq.heappush(heap, one)
-        for page, use in zip(pages, following[at]):
+        for entry in aside:
+            heapq.heappush(heap, entry)
+        for page, use in zip(pages, following[step]):
             if page not in held and len(held) >= slots:
                 continue  # all slots are in use by the step itself
             held[page] = use
@@ -292,19 +293,19 @@ def belady(steps, slots):
 
 def check():
     """Cases worked by hand. A6000: 768 GB/s, 25, 140, 160 together; 4060 Ti: 288, 12.5, 55, 70."""
-    def of(gpu, link, cpu, memory):
+    def build_machine(gpu, link, cpu, memory):
         return Machine(gpu * 1e9, link * 1e9, cpu * 1e9, memory * 1e9, 0, 0, 0, 0, 0)
-    a6000, ti = of(768, 25, 140, 160), of(288, 12.5, 55, 70)
+    a6000, ti = build_machine(768, 25, 140, 160), build_machine(288, 12.5, 55, 70)
     # Mixtral, 22.549 GB of experts a token: 62.5 % of them over 160 GB/s are 88.1 ms; at h = .9 the
     # GPU cannot do its hits in the 14.1 ms of the misses: (22.549 + 25.5) GB at 928 GB/s, 25.5 GB
     # being 33.2 ms of the GPU less its 30.0 ms of 22.549 GB ... by the formula, 27.5 ms.
     mixtral = Shape(32, 8, 2, 352.32e6, (33.2e-3 - 22.549 / 768) * 768e9)
     lite = Shape(26, 64, 6, 17.30e6, (17.0e-3 - 2.699 / 288) * 288e9)
-    for on, what, hits, ms in ((a6000, mixtral, .375, 88.1), (a6000, mixtral, .7, 42.3),
-                               (a6000, mixtral, .9, 27.5), (ti, lite, .395, 24.2),
-                               (ti, lite, .95, 13.8)):
-        got = f_star(on, what, hits) * 1e3
-        assert abs(got - ms) < 0.006 * ms + 0.05, (hits, ms, got)
+    for machine, shape, hits, ms in ((a6000, mixtral, .375, 88.1), (a6000, mixtral, .7, 42.3),
+                                     (a6000, mixtral, .9, 27.5), (ti, lite, .395, 24.2),
+                                     (ti, lite, .95, 13.8)):
+        result_ms = f_star(machine, shape, hits) * 1e3
+        assert abs(result_ms - ms) < 0.006 * ms + 0.05, (hits, ms, result_ms)
     # Two slots; a b | c | a | b: c takes the place of b, which is wanted later.
     assert belady([[0, 1], [2], [0], [1]], 2) == [2, 1, 0, 1]
 

@@ -38,18 +38,18 @@ def add_busy_link(parser):
                              "(decision 0049); default: as device files have it, 0.21")
 
 
-def device(given, profile):
+def device(arguments, profile):
     """The name of the profile, or a file of it with another price of a busy link."""
-    if given.busy_link is None:
+    if arguments.busy_link is None:
         return profile
-    if not hasattr(given, "devices"):
-        given.devices = pathlib.Path(tempfile.mkdtemp())
-        atexit.register(shutil.rmtree, given.devices)
-    file = given.devices / f"{profile}.toml"
+    if not hasattr(arguments, "devices"):
+        arguments.devices = pathlib.Path(tempfile.mkdtemp())
+        atexit.register(shutil.rmtree, arguments.devices)
+    file = arguments.devices / f"{profile}.toml"
     if not file.exists():
         text = (PROJECT / "hw_profiles" / "device" / file.name).read_text(encoding="utf-8")
         text, found = re.subn(r"^busy_link_slowdown = [0-9.]+$",
-                              f"busy_link_slowdown = {given.busy_link}", text, flags=re.M)
+                              f"busy_link_slowdown = {arguments.busy_link}", text, flags=re.M)
         if found != 1:
             sys.exit(f"--busy-link: {profile}.toml has no busy_link_slowdown to replace")
         file.write_text(text, encoding="utf-8")
@@ -60,43 +60,43 @@ def options(text):
     parser = script.parser(text)
     add_busy_link(parser)
     parser.add_argument("--tokens", type=int, default=3000, help="of each trace; default: 3,000")
-    given = parser.parse_args()
-    given.moorage = script.program(given)
-    given.profiles = PROFILES[:1] if given.quick else PROFILES
-    if given.quick:
-        given.tokens, given.traces = 200, CONFIGS / "traces"
-    return given
+    arguments = parser.parse_args()
+    arguments.moorage = script.program(arguments)
+    arguments.profiles = PROFILES[:1] if arguments.quick else PROFILES
+    if arguments.quick:
+        arguments.tokens, arguments.traces = 200, CONFIGS / "traces"
+    return arguments
 
 
-def present(traces, given):
+def present(traces, arguments):
     """Those whose file is there; says which are not. With --quick the one that is bundled."""
-    if given.quick:
-        return [one for one in traces if one.bundled]
-    there = [one for one in traces if one.path(given.traces).exists()]
-    for one in traces:
-        if one not in there:
-            print(f"left out: {one.name} ({one.file} is not in {given.traces})")
-    return there
+    if arguments.quick:
+        return [trace for trace in traces if trace.bundled]
+    available = [trace for trace in traces if trace.path(arguments.traces).exists()]
+    for trace in traces:
+        if trace not in available:
+            print(f"left out: {trace.name} ({trace.file} is not in {arguments.traces})")
+    return available
 
 
-def run(given, config, trace, profile, more=()):
+def run(arguments, config, trace, profile, extra_settings=()):
     """The report of a run, or None where a policy needs what the trace does not hold."""
-    settings = [f"source.trace={trace.path(given.traces)}", f"source.shape={trace.shape}",
-                f"hardware.profile={device(given, profile)}", f"memory.experts={trace.half}",
-                f"run.tokens={given.tokens}", *more]
-    return report_of(given, config, settings)
+    settings = [f"source.trace={trace.path(arguments.traces)}", f"source.shape={trace.shape}",
+                f"hardware.profile={device(arguments, profile)}", f"memory.experts={trace.half}",
+                f"run.tokens={arguments.tokens}", *extra_settings]
+    return report_of(arguments, config, settings)
 
 
-def run_text(given, config, text, more=()):
+def run_text(arguments, config, text, extra_settings=()):
     """The report of scoring a text by the demo model, token by token, half its experts resident."""
-    return report_of(given, config, [
+    return report_of(arguments, config, [
         f"source.model={CONFIGS / 'demo'}", f"source.text={text}", "run.prefill=0",
         "memory.experts=96", "hardware.profile=rtx_4060_ti_16gb",
-        f"run.tokens={given.tokens // 2}", *more])
+        f"run.tokens={arguments.tokens // 2}", *extra_settings])
 
 
-def report_of(given, config, settings):
-    command = [given.moorage, "run", str(CONFIGS / config), "--json", "-"]
+def report_of(arguments, config, settings):
+    command = [arguments.moorage, "run", str(CONFIGS / config), "--json", "-"]
     for setting in settings:
         command += ["--set", setting]
     done = subprocess.run(command, capture_output=True, text=True)

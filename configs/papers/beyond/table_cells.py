@@ -50,132 +50,134 @@ def options():
     parser.add_argument("--kept", type=Path, help="folder of results that need not be run again")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--jobs", type=int, default=1)
-    given = parser.parse_args()
-    given.moorage = c.script.program(given)
-    given.systems = [one for one in given.systems.split(",") if one]
-    if given.quick:
-        given.tokens, given.only = 150, "25 rtx_4"
-        given.traces = c.CONFIGS / "traces"
-        given.systems = SYSTEMS[:2]
-    return given
+    arguments = parser.parse_args()
+    arguments.moorage = c.script.program(arguments)
+    arguments.systems = [system for system in arguments.systems.split(",") if system]
+    if arguments.quick:
+        arguments.tokens, arguments.only = 150, "25 rtx_4"
+        arguments.traces = c.CONFIGS / "traces"
+        arguments.systems = SYSTEMS[:2]
+    return arguments
 
 
 class Runs:
     """Reports of runs over one half of the traces, kept by what was asked."""
 
-    def __init__(self, given, folder):
-        self.given, self.folder = given, folder
+    def __init__(self, arguments, folder):
+        self.arguments, self.folder = arguments, folder
         self.routing = {}
 
-    def trace(self, one, text=None):
+    def trace(self, trace, text=None):
         """The file of the half, or of one of its texts: equal parts of its requests."""
-        path = self.folder / f"{one.file}.{text}.safetensors"
+        path = self.folder / f"{trace.file}.{text}.safetensors"
         if not path.exists():
-            begin = 0 if self.given.half == "first" else 0.5
-            size = 0.5 / self.given.texts if text is not None else 0.5
+            begin = 0 if self.arguments.half == "first" else 0.5
+            size = 0.5 / self.arguments.texts if text is not None else 0.5
             begin += size * (text or 0)
-            bounds.Routing(one.path(self.given.traces)).part(begin, begin + size, path)
-            self.routing.setdefault(one.name, bounds.Routing(path))
+            bounds.Routing(trace.path(self.arguments.traces)).part(begin, begin + size, path)
+            self.routing.setdefault(trace.name, bounds.Routing(path))
         return path
 
     def kept(self, key, make):
-        if not self.given.kept:
+        if not self.arguments.kept:
             return make()
-        if self.given.busy_link is not None:
-            key = f"busy link {self.given.busy_link} {key}"
-        self.given.kept.mkdir(parents=True, exist_ok=True)
-        file = self.given.kept / (key.replace("/", "_").replace(" ", "_") + ".json")
+        if self.arguments.busy_link is not None:
+            key = f"busy link {self.arguments.busy_link} {key}"
+        self.arguments.kept.mkdir(parents=True, exist_ok=True)
+        file = self.arguments.kept / (key.replace("/", "_").replace(" ", "_") + ".json")
         if not file.exists():
-            made = make()
-            file.write_text(json.dumps(made))
-            return made
+            result = make()
+            file.write_text(json.dumps(result))
+            return result
         return json.loads(file.read_text())
 
-    def report(self, config, one, profile, share, more=(), text=None):
-        settings = [f"source.trace={self.trace(one, text)}", f"source.shape={one.shape}",
-                    f"hardware.profile={c.device(self.given, profile)}",
-                    f"memory.experts={2 * one.half * share // 100}",
-                    f"run.tokens={self.given.tokens}", *more]
-        return c.report_of(self.given, config, settings)
+    def report(self, config, trace, profile, share, extra_settings=(), text=None):
+        settings = [f"source.trace={self.trace(trace, text)}", f"source.shape={trace.shape}",
+                    f"hardware.profile={c.device(self.arguments, profile)}",
+                    f"memory.experts={2 * trace.half * share // 100}",
+                    f"run.tokens={self.arguments.tokens}", *extra_settings]
+        return c.report_of(self.arguments, config, settings)
 
-    def system(self, name, one, profile, share, text=None):
-        key = f"{self.given.half} {self.given.tokens} {name} {one.name} {profile} {share}"
+    def system(self, name, trace, profile, share, text=None):
+        key = f"{self.arguments.half} {self.arguments.tokens} {name} {trace.name} {profile} {share}"
         if text is not None:
-            key += f" {text} of {self.given.texts}"
+            key += f" {text} of {self.arguments.texts}"
 
         def make():
-            done = self.report(f"systems/{name}.toml", one, profile, share, text=text)
-            return done and done["tpot_ms"]["mean"]
+            report = self.report(f"systems/{name}.toml", trace, profile, share, text=text)
+            return report and report["tpot_ms"]["mean"]
         return self.kept(key, make)
 
-    def misses(self, one, share):
-        self.trace(one)
-        key = f"{self.given.half} {self.given.tokens} belady {one.name} {share}"
+    def misses(self, trace, share):
+        self.trace(trace)
+        key = f"{self.arguments.half} {self.arguments.tokens} belady {trace.name} {share}"
         return self.kept(key, lambda: bounds.belady(
-            self.routing[one.name].steps(self.given.tokens), 2 * one.half * share // 100))
+            self.routing[trace.name].steps(self.arguments.tokens), 2 * trace.half * share // 100))
 
 
-    def most_hits(self, one, share):
+    def most_hits(self, trace, share):
         """Of any schedule, by loads a token."""
-        self.trace(one)
-        key = f"{self.given.half} {self.given.tokens} most {one.name} {share}"
-        of = bounds.shape(one.shape)
-        steps = self.routing[one.name].steps(self.given.tokens)
+        self.trace(trace)
+        key = f"{self.arguments.half} {self.arguments.tokens} most {trace.name} {share}"
+        shape = bounds.shape(trace.shape)
+        steps = self.routing[trace.name].steps(self.arguments.tokens)
         lines = self.kept(key, lambda: bounds.most_hits(
-            steps, 2 * one.half * share // 100, self.given.tokens))
-        return bounds.hits_of(lines, of.layers * of.top_k)
+            steps, 2 * trace.half * share // 100, self.arguments.tokens))
+        return bounds.hits_of(lines, shape.layers * shape.top_k)
 
 
-def cell(runs, one, profile, share):
-    given = runs.given
-    on, of = bounds.machine(profile), bounds.shape(one.shape)
-    misses = runs.misses(one, share)
-    hits = 1 - sum(misses) / (len(misses) * of.top_k)
-    ours = runs.report(given.config, one, profile, share, given.set)
-    published = {name: runs.system(name, one, profile, share) for name in given.systems}
-    there = {name: ms for name, ms in published.items() if ms}
-    best = min(there, key=there.get) if there else None
+def cell(runs, trace, profile, share):
+    arguments = runs.arguments
+    machine, shape = bounds.machine(profile), bounds.shape(trace.shape)
+    misses = runs.misses(trace, share)
+    hits = 1 - sum(misses) / (len(misses) * shape.top_k)
+    ours = runs.report(arguments.config, trace, profile, share, arguments.set)
+    published = {name: runs.system(name, trace, profile, share) for name in arguments.systems}
+    available = {name: ms for name, ms in published.items() if ms}
+    best = min(available, key=available.get) if available else None
     tpot = ours["tpot_ms"]["mean"]
     tokens = ours["tokens"]
     ms = {name: sum(phase[name + "_ms"] for phase in ours["causes"].values()) / tokens
           for name in ("compute", "launch", "link", "cpu")}
-    texts = [(runs.report(given.config, one, profile, share, given.set, text)["tpot_ms"]["mean"],
-              runs.system(best, one, profile, share, text))
-             for text in range(given.texts)] if best else []
+    texts = [(runs.report(arguments.config, trace, profile, share, arguments.set,
+                          text)["tpot_ms"]["mean"],
+              runs.system(best, trace, profile, share, text))
+             for text in range(arguments.texts)] if best else []
     return {
         "texts": texts,
-        "trace": one.name, "gpu": profile, "share": share, "tpot_ms": tpot,
+        "trace": trace.name, "gpu": profile, "share": share, "tpot_ms": tpot,
         "p50_ms": ours["tpot_ms"]["p50"], "p99_ms": ours["tpot_ms"]["p99"],
-        "best": best, "best_ms": there.get(best), "published": published,
-        "f_star_ms": 1e3 * bounds.f_star(on, of, hits), "fixed_ms": 1e3 * bounds.fixed(on, of),
-        "clairvoyant_ms": 1e3 * bounds.clairvoyant(on, of, runs.most_hits(one, share)),
+        "best": best, "best_ms": available.get(best), "published": published,
+        "f_star_ms": 1e3 * bounds.f_star(machine, shape, hits),
+        "fixed_ms": 1e3 * bounds.fixed(machine, shape),
+        "clairvoyant_ms": 1e3 * bounds.clairvoyant(machine, shape, runs.most_hits(trace, share)),
         "hits_belady": hits, "hits": ours["experts"]["hit_rate"], "causes_ms": ms,
         "link_busy": ours["time_ms"]["transfer"] / tokens / tpot,
         "cpu_busy": ours["time_ms"]["cpu"] / tokens / tpot,
-        "loads": ours["bytes"]["h2d"] / of.expert / tokens,
+        "loads": ours["bytes"]["h2d"] / shape.expert / tokens,
     }
 
 
-def line(one):
-    causes = " ".join(f"{one['causes_ms'].get(name, 0):6.2f}"
+def line(cell):
+    causes = " ".join(f"{cell['causes_ms'].get(name, 0):6.2f}"
                       for name in ("compute", "launch", "link", "cpu"))
-    gain = f"{100 * (1 - one['tpot_ms'] / one['best_ms']):6.1f}" if one["best_ms"] else " " * 6
-    return (f"{one['trace']:14} {one['gpu'][:11]:11} {one['share']:2} {one['tpot_ms']:7.2f} "
-            f"{one['best'] or '':>16} {one['best_ms'] or 0:7.2f} {gain} "
-            f"{one['f_star_ms']:7.2f} {one['tpot_ms'] / one['f_star_ms']:5.2f} "
-            f"{one['tpot_ms'] / (one['f_star_ms'] + one['fixed_ms']):5.2f} "
-            f"{one['tpot_ms'] / one['clairvoyant_ms']:5.2f} | {causes} | "
-            f"{100 * one['hits']:4.1f} {100 * one['hits_belady']:4.1f} "
-            f"{100 * one['link_busy']:4.0f} {100 * one['cpu_busy']:4.0f} {one['loads']:6.2f}"
-            + spread(one))
+    gain = f"{100 * (1 - cell['tpot_ms'] / cell['best_ms']):6.1f}" if cell["best_ms"] else " " * 6
+    return (f"{cell['trace']:14} {cell['gpu'][:11]:11} {cell['share']:2} {cell['tpot_ms']:7.2f} "
+            f"{cell['best'] or '':>16} {cell['best_ms'] or 0:7.2f} {gain} "
+            f"{cell['f_star_ms']:7.2f} {cell['tpot_ms'] / cell['f_star_ms']:5.2f} "
+            f"{cell['tpot_ms'] / (cell['f_star_ms'] + cell['fixed_ms']):5.2f} "
+            f"{cell['tpot_ms'] / cell['clairvoyant_ms']:5.2f} | {causes} | "
+            f"{100 * cell['hits']:4.1f} {100 * cell['hits_belady']:4.1f} "
+            f"{100 * cell['link_busy']:4.0f} {100 * cell['cpu_busy']:4.0f} {cell['loads']:6.2f}"
+            + spread(cell))
 
 
-def spread(one):
+def spread(cell):
     """Least and greatest time and gain of the texts."""
-    if not one["texts"]:
+    if not cell["texts"]:
         return ""
-    times = [ms for ms, _ in one["texts"]]
-    gains = [100 * (1 - ms / theirs) for ms, theirs in one["texts"]]
+    times = [ms for ms, _ in cell["texts"]]
+    gains = [100 * (1 - ms / best_ms) for ms, best_ms in cell["texts"]]
     return f" | {min(times):7.2f} {max(times):7.2f} {min(gains):5.1f} {max(gains):5.1f}"
 
 
@@ -186,47 +188,49 @@ def mean(values):
 
 def summary(cells):
     for share in SHARES:
-        those = [one for one in cells if one["share"] == share
-                 and one["trace"] not in WITHOUT_BOUND]
-        if not those:
+        selected = [cell for cell in cells if cell["share"] == share
+                    and cell["trace"] not in WITHOUT_BOUND]
+        if not selected:
             continue
-        print(f"{share} % resident: {mean(o['tpot_ms'] / o['f_star_ms'] for o in those):.2f} x F, "
-              f"{mean(o['tpot_ms'] / (o['f_star_ms'] + o['fixed_ms']) for o in those):.2f} x "
-              "(F + fixed), "
-              f"{mean(o['tpot_ms'] / o['clairvoyant_ms'] for o in those):.2f} x clairvoyant; "
-              f"mean of {len(those)} cells")
-    behind = [one for one in cells if one["best_ms"] and one["tpot_ms"] > 1.005 * one["best_ms"]]
+        f_star = mean(cell["tpot_ms"] / cell["f_star_ms"] for cell in selected)
+        f_fixed = mean(cell["tpot_ms"] / (cell["f_star_ms"] + cell["fixed_ms"]) for cell in selected)
+        clairvoyant = mean(cell["tpot_ms"] / cell["clairvoyant_ms"] for cell in selected)
+        print(f"{share} % resident: {f_star:.2f} x F, {f_fixed:.2f} x (F + fixed), "
+              f"{clairvoyant:.2f} x clairvoyant; "
+              f"mean of {len(selected)} cells")
+    behind = [cell for cell in cells
+              if cell["best_ms"] and cell["tpot_ms"] > 1.005 * cell["best_ms"]]
     print(f"more than 0.5 % behind a published system: {len(behind)} of {len(cells)} cells")
-    for one in behind:
-        print(f"  {one['trace']}, {one['gpu']}, {one['share']} %: {one['tpot_ms']:.3f} against "
-              f"{one['best']} {one['best_ms']:.3f}")
+    for cell in behind:
+        print(f"  {cell['trace']}, {cell['gpu']}, {cell['share']} %: {cell['tpot_ms']:.3f} against "
+              f"{cell['best']} {cell['best_ms']:.3f}")
 
 
 def main():
-    given = options()
+    arguments = options()
     bounds.check()
-    traces = c.present(TRACES, given)
-    words = given.only.split()
+    traces = c.present(TRACES, arguments)
+    words = arguments.only.split()
 
-    def wanted(one, profile, share):
-        return all(word in one.name or word in profile or word == str(share) for word in words)
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.jobs) as pool:
-        runs = Runs(given, Path(folder))
-        asked = [(one, profile, share) for share in SHARES for one in traces
-                 for profile in PROFILES if wanted(one, profile, share)]
-        for one in {a[0].name: a[0] for a in asked}.values():
-            for text in (None, *range(given.texts)):
-                runs.trace(one, text)
+    def is_wanted(trace, profile, share):
+        return all(word in trace.name or word in profile or word == str(share) for word in words)
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(arguments.jobs) as pool:
+        runs = Runs(arguments, Path(folder))
+        cases = [(trace, profile, share) for share in SHARES for trace in traces
+                 for profile in PROFILES if is_wanted(trace, profile, share)]
+        for trace in {a[0].name: a[0] for a in cases}.values():
+            for text in (None, *range(arguments.texts)):
+                runs.trace(trace, text)
         print(f"{'trace':14} {'GPU':11} {'%':2} {'ms':>7} {'best published':>24} {'gain %':>6} "
               f"{'F':>7} {'x F':>5} {'+fix':>5} {'x cla':>5} | compute launch   link    cpu | "
-              "hits  OPT link% cpu%  loads" + (" | texts: ms, gain %" if given.texts else ""))
+              "hits  OPT link% cpu%  loads" + (" | texts: ms, gain %" if arguments.texts else ""))
         cells = []
-        for one in pool.map(lambda a: cell(runs, *a), asked):
-            cells.append(one)
-            print(line(one), flush=True)
+        for result in pool.map(lambda a: cell(runs, *a), cases):
+            cells.append(result)
+            print(line(result), flush=True)
     summary(cells)
-    if given.json:
-        given.json.write_text(json.dumps(cells, indent=1))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(cells, indent=1))
     return 0
 
 

@@ -20,24 +20,24 @@ TRACES = [
 
 
 def main():
-    given = c.options(__doc__.splitlines()[0])
-    traces = c.present(TRACES, given)
-    print(f"TPOT in ms, mean of {given.tokens:,} tokens, batch 1, half the experts resident")
+    arguments = c.options(__doc__.splitlines()[0])
+    traces = c.present(TRACES, arguments)
+    print(f"TPOT in ms, mean of {arguments.tokens:,} tokens, batch 1, half the experts resident")
     print(f"{'profile':17} {'trace':14} {'best published':>26} {'ours':>8} {'gain':>7} "
           f"{'all there':>9}")
     good = True
-    for profile in given.profiles:
+    for profile in arguments.profiles:
         for trace in traces:
             seen = []
             for system in SYSTEMS:
-                report = c.run(given, f"systems/{system}.toml", trace, profile)
+                report = c.run(arguments, f"systems/{system}.toml", trace, profile)
                 if report:
                     seen.append((report["tpot_ms"]["mean"], system))
             best, name = min(seen)
-            ours = c.run(given, "best_lossless.toml", trace, profile)["tpot_ms"]["mean"]
+            ours = c.run(arguments, "best_lossless.toml", trace, profile)["tpot_ms"]["mean"]
             everything = [f"memory.experts={2 * trace.half}", "cache.plugin=static",
                           "cache.which=first_layers", "prefetch.plugin=none"]
-            floor = c.run(given, "best_lossless.toml", trace, profile, everything)
+            floor = c.run(arguments, "best_lossless.toml", trace, profile, everything)
             floor = floor["tpot_ms"]["mean"]
             gain = 1 - ours / best
             good = good and floor <= ours * 1.02

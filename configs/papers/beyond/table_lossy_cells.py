@@ -13,9 +13,9 @@ from table_lossy import TRACES, shares
 
 
 def main():
-    given = c.options(__doc__.splitlines()[0])
-    traces = c.present(TRACES, given)
-    print(f"TPOT in ms, mean of {given.tokens:,} tokens, batch 1, alpha 0.3; in brackets the per")
+    arguments = c.options(__doc__.splitlines()[0])
+    traces = c.present(TRACES, arguments)
+    print(f"TPOT in ms, mean of {arguments.tokens:,} tokens, batch 1, alpha 0.3; in brackets the per")
     print("cent of choices that were substituted")
     print(f"{'trace':16} {'profile':17} {'%':2} {'best_lossless':>13} {'best_lossy':>16} {'gain':>7}")
     gains, slower = [], 0
@@ -23,8 +23,8 @@ def main():
         for profile in PROFILES:
             for share in SHARES:
                 resident = [f"memory.experts={2 * trace.half * share // 100}"]
-                exact = c.run(given, "best_lossless.toml", trace, profile, resident)
-                lossy = c.run(given, "best_lossy.toml", trace, profile, resident)
+                exact = c.run(arguments, "best_lossless.toml", trace, profile, resident)
+                lossy = c.run(arguments, "best_lossy.toml", trace, profile, resident)
                 a, b = exact["tpot_ms"]["mean"], lossy["tpot_ms"]["mean"]
                 gains.append(1 - b / a)
                 slower += b > 1.001 * a

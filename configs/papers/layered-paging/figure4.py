@@ -10,10 +10,10 @@ def sizes_of(experts, count):
     return sorted({1} | {experts * i // count for i in range(1, count + 1)})
 
 
-def show(of, shape, slots, found):
+def show(workload, shape, slots, found):
     """A line per size, the paper's order to the left, an engine's to the right."""
     total = shape[1] * shape[2]
-    print(describe(of, shape))
+    print(describe(workload, shape))
     print(" " * 5 + "  ".join(f"{title:>35}" for _, title in ORDERS))
     print(f"{'k':>5}" + "  ".join(["".join(f"{name:>7}" for name in NAMES)] * len(ORDERS)))
     for k in slots:
@@ -26,10 +26,10 @@ def show(of, shape, slots, found):
         print(f"{title}, most x OPT: " + ", ".join(
             "{} {:.2f}".format(name, max(counts[name, k] / counts["OPT", k] for k in slots))
             for name in NAMES[1:]))
-        for other in ("LRU", "LRU-d"):
-            less = {k: 100 - 100 * counts["LLRU", k] / counts[other, k] for k in slots}
+        for baseline in ("LRU", "LRU-d"):
+            less = {k: 100 - 100 * counts["LLRU", k] / counts[baseline, k] for k in slots}
             low, high = min(slots, key=less.get), max(slots, key=less.get)
-            print(f"  LLRU below {other}: {less[low]:.1f} % (k = {low}) to {less[high]:.1f} % "
+            print(f"  LLRU below {baseline}: {less[low]:.1f} % (k = {low}) to {less[high]:.1f} % "
                   f"(k = {high}), mean over k {sum(less.values()) / len(slots):.1f} %")
     print()
 
@@ -59,21 +59,21 @@ def check_definitions(work, trace, shape, slots, found):
 
 
 def main():
-    given = arguments(__doc__)
-    work = session(given)
+    options = arguments(__doc__)
+    work = session(options)
     work.rows.append(["workload", "order", "slots", "strategy", "misses"])
-    for of in WORKLOADS:
-        if given.quick and "zipf" not in of["key"] and of["key"] != "qwen":
+    for workload in WORKLOADS:
+        if options.quick and "zipf" not in workload["key"] and workload["key"] != "qwen":
             continue
-        for trace in pieces(work, of, 1):
+        for trace in pieces(work, workload, 1):
             shape = shape_of(trace)
-            slots = sizes_of(shape[1] * shape[2], 16 if given.quick else 64)
+            slots = sizes_of(shape[1] * shape[2], 16 if options.quick else 64)
             found = {order: work.misses(trace, slots, order) for order, _ in ORDERS}
             check_ends(work, trace, shape, found)
-            if given.quick and of["key"] == "llamamoe-zipf":
+            if options.quick and workload["key"] == "llamamoe-zipf":
                 check_definitions(work, trace, shape, slots, found)
-            show(of, shape, slots, found)
-            work.rows += [[of["key"], order, k, name, found[order][name, k]]
+            show(workload, shape, slots, found)
+            work.rows += [[workload["key"], order, k, name, found[order][name, k]]
                           for order, _ in ORDERS for k in slots for name in NAMES]
     work.end()
 

@@ -11,8 +11,8 @@ NAMES = [name for name, _, _ in STRATEGIES[1:]]
 SHARES = (200 / 512, 200 / 256)
 
 
-def slots_of(of, experts):
-    if of["key"].startswith(("llamamoe", "mixtral")):
+def slots_of(workload, experts):
+    if workload["key"].startswith(("llamamoe", "mixtral")):
         return [200]
     return [int(share * experts) for share in SHARES]
 
@@ -38,10 +38,10 @@ def quartiles(values):
     return [min(values), *statistics.quantiles(values, n=4, method="inclusive"), max(values)]
 
 
-def show(of, shape, k, counts, skews):
+def show(workload, shape, k, counts, skews):
     """`counts[order]`: per trace the misses of all strategies. The last column of each half: by how
     much LLRU's misses, of all traces together, are below the line's."""
-    print(f"{describe(of, shape)}; k = {k} of {shape[1] * shape[2]}")
+    print(f"{describe(workload, shape)}; k = {k} of {shape[1] * shape[2]}")
     print(f"a layer's {shape[3]} most used experts take {100 * statistics.mean(skews):.0f} % of "
           f"its choices; equal use: {100 * shape[3] / shape[2]:.0f} %")
     print(" " * 6 + "".join(f"{title:>37}" for _, title in ORDERS))
@@ -51,33 +51,34 @@ def show(of, shape, k, counts, skews):
     for name in NAMES:
         line = f"{name:<6}"
         for order, _ in ORDERS:
-            each = counts[order]
+            by_trace = counts[order]
             line += "".join(f"{value:>6.2f}" for value in
-                            quartiles([one[name, k] / one["OPT", k] for one in each]))
-            below = 1 - sum(one["LLRU", k] for one in each) / sum(one[name, k] for one in each)
+                            quartiles([misses[name, k] / misses["OPT", k] for misses in by_trace]))
+            below = 1 - (sum(misses["LLRU", k] for misses in by_trace)
+                         / sum(misses[name, k] for misses in by_trace))
             line += f"{100 * below:>6.1f}%" if name != "LLRU" else " " * 7
         print(line.rstrip())
     print()
 
 
 def main():
-    given = arguments(__doc__)
-    work = session(given)
+    options = arguments(__doc__)
+    work = session(options)
     work.rows.append(["workload", "trace", "order", "slots", "strategy", "misses"])
-    for of in WORKLOADS:
-        if given.quick and "zipf" not in of["key"] and of["key"] != "qwen":
+    for workload in WORKLOADS:
+        if options.quick and "zipf" not in workload["key"] and workload["key"] != "qwen":
             continue
         counts, skews = {order: [] for order, _ in ORDERS}, []
-        for number, trace in enumerate(pieces(work, of, 3 if given.quick else 10)):
+        for number, trace in enumerate(pieces(work, workload, 3 if options.quick else 10)):
             shape = shape_of(trace)
-            slots = slots_of(of, shape[1] * shape[2])
+            slots = slots_of(workload, shape[1] * shape[2])
             skews.append(skew(trace, shape))
             for order, _ in ORDERS:
                 counts[order].append(work.misses(trace, slots, order))
-                work.rows += [[of["key"], number, order, k, name, misses]
+                work.rows += [[workload["key"], number, order, k, name, misses]
                               for (name, k), misses in counts[order][-1].items()]
         for k in slots if counts["rounds"] else []:
-            show(of, shape, k, counts, skews)
+            show(workload, shape, k, counts, skews)
     work.end()
 
 

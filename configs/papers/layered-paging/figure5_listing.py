@@ -17,10 +17,10 @@ LISTINGS = {
 }
 
 
-def misses(work, of, arrange, count):
+def misses(work, workload, arrange, count):
     """Of all traces together, by strategy."""
     chance, total = random.Random(1), dict.fromkeys(reference.STRATEGIES, 0)
-    for trace in pieces(work, of, count):
+    for trace in pieces(work, workload, count):
         shape = shape_of(trace)
         pages = reference.rounds(trace, shape, lambda experts: arrange(experts, chance))
         for name, strategy in reference.STRATEGIES.items():
@@ -29,15 +29,16 @@ def misses(work, of, arrange, count):
 
 
 def main():
-    given = arguments(__doc__)
-    work = session(given)
-    for of in WORKLOADS:
-        if of["tokens"] != 18 or work.find(of.get("file", "")) is None and "synthetic" not in of:
+    options = arguments(__doc__)
+    work = session(options)
+    for workload in WORKLOADS:
+        recorded = work.find(workload.get("file", "")) is not None
+        if workload["tokens"] != 18 or not recorded and "synthetic" not in workload:
             continue
         for listing, arrange in LISTINGS.items():
-            total, shape = misses(work, of, arrange, 2 if given.quick else 10)
+            total, shape = misses(work, workload, arrange, 2 if options.quick else 10)
             if listing == "score":
-                print(f"{describe(of, shape)}; k = {SLOTS}, misses / OPT\n"
+                print(f"{describe(workload, shape)}; k = {SLOTS}, misses / OPT\n"
                       "listed by    LRU  LRU-d   LLRU  LLRU below LRU  below LRU-d")
             print(f"{listing:<9}" + "".join(f"{total[name] / total['OPT']:>7.2f}"
                                              for name in ("LRU", "LRU-d", "LLRU"))

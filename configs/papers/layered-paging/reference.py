@@ -58,8 +58,8 @@ def llru(pages, slots, layers):
         if page not in last:
             misses += 1
             if len(last) == slots:
-                def priority(other):
-                    return (time - last[other]) // layers, (last[other] - time - 1) % layers
+                def priority(cached):
+                    return (time - last[cached]) // layers, (last[cached] - time - 1) % layers
                 del last[max(last, key=priority)]
         last[page] = time
     return misses

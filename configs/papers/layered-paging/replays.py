@@ -54,12 +54,12 @@ def arguments(purpose, further=()):
 class session:
     """One run of a script: the program, a folder of its own for cut traces, what was noticed."""
 
-    def __init__(self, given):
-        self.given = given
-        self.program = script.program(given)
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.program = script.program(arguments)
         self.folders = [PROJECT / "configs" / "traces"]
-        if not given.quick:
-            self.folders.insert(0, Path(given.traces))
+        if not arguments.quick:
+            self.folders.insert(0, Path(arguments.traces))
         self.scratch = tempfile.TemporaryDirectory()
         self.rows = []  # of --csv
         self.wrong = []
@@ -81,17 +81,17 @@ class session:
         return None
 
     def synthesize(self, layers, experts, top_k, tokens, a, seed):
-        out = self.new_file("synthetic.safetensors")
-        self.run("trace", "synth", "--out", out, "--layers", layers, "--experts", experts,
+        trace = self.new_file("synthetic.safetensors")
+        self.run("trace", "synth", "--out", trace, "--layers", layers, "--experts", experts,
                  "--top-k", top_k, "--tokens", tokens, "--a", a, "--seed", seed)
-        return out
+        return trace
 
     def replay(self, trace, policies, slots, sharing, order):
         """{(policy, sharing, slots): misses}"""
-        told = json.loads(self.run(
+        report = json.loads(self.run(
             "replay", trace, "--policies", ",".join(policies), "--slots",
             ",".join(map(str, slots)), "--sharing", sharing, "--order", order, "--json", "-"))
-        return {(r["policy"], r["sharing"], r["slots"]): r["misses"] for r in told["results"]}
+        return {(r["policy"], r["sharing"], r["slots"]): r["misses"] for r in report["results"]}
 
     def misses(self, trace, slots, order):
         """{(column of STRATEGIES, slots): misses}, checked for what holds on any trace"""
@@ -119,12 +119,12 @@ class session:
             self.wrong.append(otherwise)
 
     def end(self):
-        if self.given.csv:
-            with open(self.given.csv, "w", newline="") as out:
-                csv.writer(out).writerows(self.rows)
+        if self.arguments.csv:
+            with open(self.arguments.csv, "w", newline="") as file:
+                csv.writer(file).writerows(self.rows)
         self.scratch.cleanup()
-        for one in self.wrong:
-            print(f"wrong: {one}", file=sys.stderr)
+        for message in self.wrong:
+            print(f"wrong: {message}", file=sys.stderr)
         sys.exit(1 if self.wrong else 0)
 
 
@@ -153,17 +153,17 @@ def shape_of(file):
     return tokens, layers, int(header["__metadata__"]["experts"]), top_k
 
 
-def pieces(work, of, count):
+def pieces(work, workload, count):
     """`count` traces of a workload: requests evenly spaced from the first to the last, cut (or run
     on into the next) to its length. Prints why there are none."""
-    if "synthetic" in of:
+    if "synthetic" in workload:
         for seed in range(count):
-            yield work.synthesize(*of["synthetic"], of["tokens"], 1, seed)
+            yield work.synthesize(*workload["synthetic"], workload["tokens"], 1, seed)
         return
-    file = work.find(of["file"])
+    file = work.find(workload["file"])
     if file is None:
-        if not work.given.quick:
-            print(f"{of['label']}: left out, {of['file']}.safetensors is not in\n"
+        if not work.arguments.quick:
+            print(f"{workload['label']}: left out, {workload['file']}.safetensors is not in\n"
                   f"{work.folders[0]}; --traces names its folder\n")
         return
     offsets = read_tensor(file, "request_offsets")
@@ -171,15 +171,15 @@ def pieces(work, of, count):
     for i in range(count):
         request = i * (requests - 1) // max(count - 1, 1)
         begin, end = offsets[request], offsets[request + 1]
-        if of["tokens"]:
-            begin = max(0, min(begin, offsets[-1] - of["tokens"]))
-            end = begin + of["tokens"]
-        out = work.new_file("piece.safetensors")
-        work.run("trace", "convert", file, "--tokens", f"{begin}:{end}", "--out", out)
-        yield out
+        if workload["tokens"]:
+            begin = max(0, min(begin, offsets[-1] - workload["tokens"]))
+            end = begin + workload["tokens"]
+        piece = work.new_file("piece.safetensors")
+        work.run("trace", "convert", file, "--tokens", f"{begin}:{end}", "--out", piece)
+        yield piece
 
 
-def describe(of, shape):
+def describe(workload, shape):
     tokens, layers, experts, top_k = shape
-    length = f"{tokens} tokens" if of["tokens"] else "whole requests"
-    return f"{of['label']}: {layers} x {experts} experts, top-{top_k}, {length}"
+    length = f"{tokens} tokens" if workload["tokens"] else "whole requests"
+    return f"{workload['label']}: {layers} x {experts} experts, top-{top_k}, {length}"

@@ -7,11 +7,11 @@ from replays import arguments, session
 
 def trace_of(work, rounds, layers, experts, page):
     """Round i requests page(i, layer) of each layer."""
-    log, out = work.new_file("sequence.jsonl"), work.new_file("sequence.safetensors")
+    log, trace = work.new_file("sequence.jsonl"), work.new_file("sequence.safetensors")
     log.write_text("".join(json.dumps({"experts": [[page(i, layer)] for layer in range(layers)]})
                            + "\n" for i in range(rounds)))
-    work.run("trace", "convert", log, "--experts", experts, "--out", out)
-    return out
+    work.run("trace", "convert", log, "--experts", experts, "--out", trace)
+    return trace
 
 
 def fixed_partition(work, layers, experts, rounds):
@@ -49,8 +49,8 @@ def cycle(work, layers, experts, rounds):
 
 
 def main():
-    given = arguments(__doc__)
-    work = session(given)
+    options = arguments(__doc__)
+    work = session(options)
     print("Theorem 3.1: n + l - 1 slots; misses of a shared cache and of one per layer\n"
           "  l   n    k  rounds      OPT  OPT-d      LRU    LRU-d     LLRU   LLRU-d")
     sizes = [(2, 2), (4, 4), (32, 8)]

@@ -4,7 +4,7 @@ from runs import BASELINES, arguments, below, session, table
 
 
 def show(run, model, machine):
-    budgets = [model["experts"]] if run.given.quick else model["budgets"]
+    budgets = [model["experts"]] if run.arguments.quick else model["budgets"]
     count = len(budgets)
     sweep = [("memory.experts", budgets)]
     shared = run.settings(model, machine)
@@ -13,22 +13,22 @@ def show(run, model, machine):
     by_name["MoEpic"] = run.moepic(shared, sweep)
     by_name["MoEpic, unsplit"] = run.moepic(shared, sweep, budget__plugin="uniform",
                                             memory__split=1)
-    for what, key, digits in (("TTFT, ms", "ttft", 0), ("TPOT, ms", "tpot", 1)):
-        rows = [[name, *(f"{one[key]:.{digits}f}" for one in each)]
-                for name, each in by_name.items()]
+    for quantity, key, digits in (("TTFT, ms", "ttft", 0), ("TPOT, ms", "tpot", 1)):
+        rows = [[name, *(f"{result[key]:.{digits}f}" for result in results)]
+                for name, results in by_name.items()]
         best = [min(by_name[name][i][key] for name, _ in BASELINES) for i in range(count)]
         rows.append(["MoEpic below the best",
-                     *(below(one[key], other) for one, other in zip(by_name["MoEpic"], best))])
-        table(f"{model['name']}, {machine}: {what}, by experts of memory", ["", *budgets], rows)
-    for name, each in by_name.items():
-        for one in each:
-            run.check(one["tpot"] > 0 and one["ttft"] > one["tpot"],
+                     *(below(result[key], lowest) for result, lowest in zip(by_name["MoEpic"], best))])
+        table(f"{model['name']}, {machine}: {quantity}, by experts of memory", ["", *budgets], rows)
+    for name, results in by_name.items():
+        for result in results:
+            run.check(result["tpot"] > 0 and result["ttft"] > result["tpot"],
                       f"{name}: a prompt takes less than a token")
-        if name != "Pre-gated MoE" and not run.given.quick:
-            run.check(each[-1]["tpot"] < each[0]["tpot"], f"{name} does not gain by memory")
+        if name != "Pre-gated MoE" and not run.arguments.quick:
+            run.check(results[-1]["tpot"] < results[0]["tpot"], f"{name} does not gain by memory")
     at_default = budgets.index(model["experts"])
-    show_transports(run, model, machine, {name: each[at_default]["tpot"]
-                                          for name, each in by_name.items()})
+    show_transports(run, model, machine, {name: results[at_default]["tpot"]
+                                          for name, results in by_name.items()})
 
 
 def show_transports(run, model, machine, as_set):
@@ -39,7 +39,7 @@ def show_transports(run, model, machine, as_set):
                          dict(shared, **{"transport.plugin": "chunked"}))
     direct = run.moepic(shared, transport__plugin="direct")[0]["tpot"]
     columns = [[as_set[name] for name in [*names, "MoEpic"]],
-               [*(one["tpot"] for one in chunked), as_set["MoEpic"]],
+               [*(result["tpot"] for result in chunked), as_set["MoEpic"]],
                [*(as_set[name] for name in names), direct]]
     rows = [[name, *(f"{column[i]:.1f}" for column in columns)]
             for i, name in enumerate([*names, "MoEpic"])]
@@ -54,7 +54,7 @@ def main():
     for model in run.models():
         for machine in run.machines:
             show(run, model, machine)
-    if "eager" in run.machines and not run.given.quick:
+    if "eager" in run.machines and not run.arguments.quick:
         show(run, run.made_up("as in Table 1", 0.7, 20_000), "eager")
     run.end()
 

@@ -7,11 +7,11 @@ from runs import BASELINES, LINK_BYTES_PER_S, MOEPIC, arguments, below, session,
 
 def floors(run, model, machine, tokens):
     """ms a token: the GPU's with everything in memory, the link's with LCP's and least misses."""
-    one = json.loads(run.run(
+    replay = json.loads(run.run(
         ["replay", model["trace"], "--policies", "lcp", "--slots", model["experts"], "--sharing",
          "per-layer", "--tokens", tokens, "--json", "-"]))["results"][0]
     link = [1000 * model["expert_bytes"] * misses / tokens / LINK_BYTES_PER_S[machine]
-            for misses in (one["misses"], one["opt_misses"])]
+            for misses in (replay["misses"], replay["opt_misses"])]
     everything = run.settings(model, machine, tokens=500, run__prefill=0,
                               memory__experts=model["layers"] * model["per_layer"])
     return [tpot(run.compare([MOEPIC], dict(everything, **{"memory.split": 1}))[0]), *link]
@@ -38,24 +38,24 @@ def lost_share(report):
 def main():
     run = session(arguments(__doc__))
     tokens = run.tokens(12_000)
-    made = {accuracy: run.made_up("as in Table 1", accuracy, tokens) for accuracy in
-            ([0.7] if run.given.quick else [0.5, 0.7, 1.0])}
+    made_up = {accuracy: run.made_up("as in Table 1", accuracy, tokens) for accuracy in
+               ([0.7] if run.arguments.quick else [0.5, 0.7, 1.0])}
     rows, by_accuracy = [], []
     for machine in run.machines:
-        for model in [*run.models(), made[0.7]]:
+        for model in [*run.models(), made_up[0.7]]:
             gpu, lcp, optimum = floors(run, model, machine, tokens)
-            *others, ours, whole = decode(run, model, machine, tokens)
-            best, least = min(one["tpot"] for one in others), max(gpu, lcp)
-            name = "made up" if model is made[0.7] else model["name"].split("-")[0]
+            *baselines, ours, whole = decode(run, model, machine, tokens)
+            best, least = min(result["tpot"] for result in baselines), max(gpu, lcp)
+            name = "made up" if model is made_up[0.7] else model["name"].split("-")[0]
             rows.append([name, machine, f"{gpu:.1f}", f"{lcp:.1f}", f"{optimum:.1f}",
                          f"{best:.1f}", f"{ours['tpot']:.1f}", f"{whole['tpot']:.1f}",
                          f"{100 * link_share(ours['report'], machine):.0f}",
                          f"{100 * lost_share(ours['report']):.0f}",
                          below(ours["tpot"], best)[:-2], below(least, best)[:-2]])
             run.check(whole["tpot"] >= least * 0.99, f"{model['name']}: faster than the link")
-        for accuracy, model in made.items():
-            *others, ours, whole = decode(run, model, machine, tokens)
-            best = min(one["tpot"] for one in others)
+        for accuracy, model in made_up.items():
+            *baselines, ours, whole = decode(run, model, machine, tokens)
+            best = min(result["tpot"] for result in baselines)
             by_accuracy.append([machine, accuracy, f"{best:.1f}", f"{ours['tpot']:.1f}",
                                 f"{whole['tpot']:.1f}", below(ours["tpot"], best)])
     print("\nTPOT of decode alone, default budgets, ms. GPU: all in memory. LCP, OPT: what\n"

@@ -13,7 +13,7 @@ MODELS = [
 def main():
     run = session(arguments(__doc__))
     run.until_idle = 600  # the longest request
-    for model in [] if run.given.quick else MODELS:
+    for model in [] if run.arguments.quick else MODELS:
         file = run.trace(model["trace"])
         if not file:
             continue
@@ -21,16 +21,16 @@ def main():
             shared = run.settings(dict(model, trace=file), machine, tokens=15_000, run__prefill=32)
             sweep = [("memory.experts", model["budgets"])]
             # The next layer's gate is not in these traces: what relies on it fetches nothing.
-            nothing = dict(shared, **{"prefetch.plugin": "none"})
-            runs = [(name, run.served([config], shared if name == "MoE-Infinity" else nothing,
+            no_prefetch = dict(shared, **{"prefetch.plugin": "none"})
+            runs = [(name, run.served([config], shared if name == "MoE-Infinity" else no_prefetch,
                                       sweep)) for name, config in BASELINES]
-            runs += [("MoEpic", run.moepic(nothing, sweep)),
-                     ("MoEpic, unsplit", run.moepic(nothing, sweep, budget__plugin="uniform",
+            runs += [("MoEpic", run.moepic(no_prefetch, sweep)),
+                     ("MoEpic, unsplit", run.moepic(no_prefetch, sweep, budget__plugin="uniform",
                                                     memory__split=1))]
-            rows = [[name, *(f"{one['tpot']:.1f}" for one in each)] for name, each in runs]
-            best = [min(each[i]["tpot"] for _, each in runs[:-2]) for i in range(3)]
+            rows = [[name, *(f"{result['tpot']:.1f}" for result in results)] for name, results in runs]
+            best = [min(results[i]["tpot"] for _, results in runs[:-2]) for i in range(3)]
             rows.append(["MoEpic below the best",
-                         *(below(one["tpot"], other) for one, other in zip(runs[-2][1], best))])
+                         *(below(result["tpot"], lowest) for result, lowest in zip(runs[-2][1], best))])
             table(f"{model['name']}, real routing, {machine}: TPOT, ms, by experts of memory",
                   ["", *model["budgets"]], rows)
     run.end()

@@ -17,19 +17,19 @@ def footprint_gb(model, experts):
 
 def needed(times, target):
     """Experts by linear interpolation between the sizes that were run; None: more than all."""
-    before = None
+    previous = None
     for experts, ms in times:
         if ms <= target:
-            if before is None:
+            if previous is None:
                 return experts
-            share = (before[1] - target) / (before[1] - ms)
-            return before[0] + share * (experts - before[0])
-        before = (experts, ms)
+            share = (previous[1] - target) / (previous[1] - ms)
+            return previous[0] + share * (experts - previous[0])
+        previous = (experts, ms)
     return None
 
 
 def show(run, model, machine):
-    steps = 3 if run.given.quick else 12
+    steps = 3 if run.arguments.quick else 12
     everything = model["layers"] * model["per_layer"]
     sizes = [round(everything * (i + 1) / steps) for i in range(steps)]
     sizes[0] = max(sizes[0], model["layers"])
@@ -38,17 +38,17 @@ def show(run, model, machine):
     systems = BASELINES[1:]  # Pre-gated MoE does not use the memory
     found = run.served([config for _, config in systems], shared, sweep) + run.moepic(shared, sweep)
     rich = found[-1]["tpot"]  # MoEpic fills its cache before the first request
-    times = {name: [(size, one["tpot"]) for size, one in zip(sizes, found[i * steps:])]
+    times = {name: [(size, result["tpot"]) for size, result in zip(sizes, found[i * steps:])]
              for i, name in enumerate([*(name for name, _ in systems), "MoEpic"])}
     targets = PAPER_TARGETS[model["name"].split(",")[0]] if machine == "eager" else [rich * x for x in RELATIVE]
     rows, best = [], []
-    for name, each in times.items():
-        experts = [needed(each, target) for target in targets]
-        gb = [None if one is None else footprint_gb(model, one) for one in experts]
-        rows.append([name, *("-" if one is None else f"{one:.2f}" for one in gb)])
+    for name, sizes_ms in times.items():
+        experts = [needed(sizes_ms, target) for target in targets]
+        gb = [None if count is None else footprint_gb(model, count) for count in experts]
+        rows.append([name, *("-" if size is None else f"{size:.2f}" for size in gb)])
         best.append(gb)
-        run.check(all(ms >= rich * 0.99 for _, ms in each), f"{name} is faster than all in memory")
-    least = [min([one for one in column[:-1] if one] or [0]) for column in zip(*best)]
+        run.check(all(ms >= rich * 0.99 for _, ms in sizes_ms), f"{name} is faster than all in memory")
+    least = [min([size for size in column[:-1] if size] or [0]) for column in zip(*best)]
     rows.append(["MoEpic below the best",
                  *("-" if not (a and b) else below(a, b) for a, b in zip(best[-1], least))])
     table(f"{model['name']}, {machine}: GB for a target TPOT (all in memory: {rich:.1f} ms and "
@@ -62,7 +62,7 @@ def main():
     for model in run.models():
         for machine in run.machines:
             show(run, model, machine)
-    if "eager" in run.machines and not run.given.quick:
+    if "eager" in run.machines and not run.arguments.quick:
         show(run, run.made_up("as in Table 1", 0.7, 9_000), "eager")
     run.end()
 

@@ -13,7 +13,7 @@ def main():
         for machine in run.machines:
             shared = run.settings(model, machine)
             times = []
-            for rho, omega in PRIORITIES[:2] if run.given.quick else PRIORITIES:
+            for rho, omega in PRIORITIES[:2] if run.arguments.quick else PRIORITIES:
                 changed = {f"{stage}__{key}": value for stage in ("cache", "budget")
                            for key, value in (("rho", rho), ("omega", omega))}
                 times.append(run.moepic(shared, **changed)[0]["tpot"])
@@ -23,7 +23,7 @@ def main():
                   [["TPOT, ms", *(f"{ms:.1f}" for ms in times)]])
             by_zeta = run.moepic(shared, [("budget.zeta", ZETAS)])
             table(f"{name}: zeta", ["", *ZETAS],
-                  [["TPOT, ms", *(f"{one['tpot']:.1f}" for one in by_zeta)]])
+                  [["TPOT, ms", *(f"{result['tpot']:.1f}" for result in by_zeta)]])
             run.check(by_zeta[0]["tpot"] == times[0], "the default does not equal itself")
     run.end()
 

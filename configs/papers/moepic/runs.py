@@ -53,36 +53,36 @@ def arguments(purpose):
 class session:
     """One run of a script: the program, a folder for traces that are made, checks that failed."""
 
-    def __init__(self, given):
-        self.given = given
-        self.program = script.program(given)
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.program = script.program(arguments)
         self.folder = tempfile.TemporaryDirectory()
-        self.machines = list(MACHINES) if given.machine == "both" else [given.machine]
+        self.machines = list(MACHINES) if arguments.machine == "both" else [arguments.machine]
         self.wrong = []
         self.until_idle = 0  # tokens: how long a configuration that is due may have to wait
 
     def tokens(self, wanted, quick=2_000):
-        return min(wanted, quick) if self.given.quick else wanted
+        return min(wanted, quick) if self.arguments.quick else wanted
 
     def first_tokens(self):
         """Before MoEpic's first configuration, and not part of what is reported."""
-        return 1_000 if self.given.quick else 5_000
+        return 1_000 if self.arguments.quick else 5_000
 
     def trace(self, name):
         """The file of a trace, or None where it is not to be had. The bundled one is cut: it is
         long enough for --quick alone."""
-        further, bundled = Path(self.given.traces), PROJECT / "configs" / "traces"
-        for folder in [bundled] if self.given.quick else [further]:
+        further, bundled = Path(self.arguments.traces), PROJECT / "configs" / "traces"
+        for folder in [bundled] if self.arguments.quick else [further]:
             file = folder / f"{name}.safetensors"
             if file.exists():
                 return file
-        print(f"{name}: not in {self.given.traces}, left out", file=sys.stderr)
+        print(f"{name}: not in {self.arguments.traces}, left out", file=sys.stderr)
         return None
 
     def models(self):
         """Qwen1.5-MoE and Mixtral, if their traces are there; with --quick the bundled one."""
         found = []
-        for model in [QWEN] if self.given.quick else [QWEN, MIXTRAL]:
+        for model in [QWEN] if self.arguments.quick else [QWEN, MIXTRAL]:
             if file := self.trace(model["trace"]):
                 found.append(dict(model, trace=file))
         return found
@@ -122,12 +122,12 @@ class session:
         for early, whole in zip(self.compare(configs, first, sweeps),
                                 self.compare(configs, settings, sweeps)):
             prefill = settings["run.prefill"]
-            counts = [one["tokens"] - prefill * one["requests"] for one in (early, whole)]
-            one = dict(report=whole, tpot=between(tpot(early), tpot(whole), *counts), ttft=None)
+            counts = [report["tokens"] - prefill * report["requests"] for report in (early, whole)]
+            result = dict(report=whole, tpot=between(tpot(early), tpot(whole), *counts), ttft=None)
             if prefill:
-                one["ttft"] = between(ttft(early), ttft(whole), early["requests"],
-                                      whole["requests"])
-            found.append(one)
+                result["ttft"] = between(ttft(early), ttft(whole), early["requests"],
+                                         whole["requests"])
+            found.append(result)
         return found
 
     def moepic(self, settings, sweeps=(), **changed):
@@ -137,7 +137,7 @@ class session:
             chosen.setdefault("budget.tau", self.first_tokens())
         return self.served([MOEPIC], chosen, sweeps)
 
-    def settings(self, model, machine, tokens=20_000, **more):
+    def settings(self, model, machine, tokens=20_000, **changed):
         """What all systems have in common (section 4.1)."""
         profile, link = MACHINES[machine]
         chosen = {
@@ -150,16 +150,16 @@ class session:
             "run.tokens": self.tokens(tokens),
             "run.prefill": 64,
         }
-        chosen.update({key.replace("__", "."): value for key, value in more.items()})
+        chosen.update({key.replace("__", "."): value for key, value in changed.items()})
         return chosen
 
-    def check(self, holds, what):
+    def check(self, holds, message):
         if not holds:
-            self.wrong.append(what)
+            self.wrong.append(message)
 
     def end(self):
-        for what in self.wrong:
-            print(f"wrong: {what}", file=sys.stderr)
+        for message in self.wrong:
+            print(f"wrong: {message}", file=sys.stderr)
         sys.exit(1 if self.wrong else 0)
 
 
@@ -180,9 +180,9 @@ def percent(share):
     return f"{100 * share:.1f} %"
 
 
-def below(value, other):
-    """How far `value` is below `other`."""
-    return percent(1 - value / other)
+def below(value, reference):
+    """How far `value` is below `reference`."""
+    return percent(1 - value / reference)
 
 
 def table(title, heads, rows):

@@ -17,36 +17,36 @@ def rates(run, trace, tokens):
     results = json.loads(run.run(
         ["replay", trace, "--policies", policies, "--slots", slots, "--sharing", "per-layer",
          "--order", "token", "--tokens", tokens, "--json", "-"]))["results"]
-    of = {name: [] for _, name in POLICIES}
+    by_policy = {name: [] for _, name in POLICIES}
     optimum = {}
-    for one in results:
-        name = dict(POLICIES)[one["policy"]]
-        of[name].append((one["slots"], 100 * one["hit_rate"]))
-        optimum[one["slots"]] = 100 * (1 - one["opt_misses"] / one["requests"])
-    return {name: [rate for _, rate in sorted(each)] for name, each in of.items()}, [
+    for entry in results:
+        name = dict(POLICIES)[entry["policy"]]
+        by_policy[name].append((entry["slots"], 100 * entry["hit_rate"]))
+        optimum[entry["slots"]] = 100 * (1 - entry["opt_misses"] / entry["requests"])
+    return {name: [rate for _, rate in sorted(points)] for name, points in by_policy.items()}, [
         rate for _, rate in sorted(optimum.items())]
 
 
 def show(run, title, trace, tokens):
     found, best = rates(run, trace, tokens)
-    rows = [[name, *(f"{rate:.2f}" for rate in each)] for name, each in found.items()]
+    rows = [[name, *(f"{rate:.2f}" for rate in values)] for name, values in found.items()]
     rows.append(["optimum", *(f"{rate:.2f}" for rate in best)])
     table(title, ["hit rate, %", *CACHED], rows)
-    for name, each in found.items():
-        run.check(each == sorted(each), f"{name} hits less with more slots")
-        run.check(all(a <= b + 1e-9 for a, b in zip(each, best)), f"{name} is above the optimum")
+    for name, values in found.items():
+        run.check(values == sorted(values), f"{name} hits less with more slots")
+        run.check(all(a <= b + 1e-9 for a, b in zip(values, best)), f"{name} is above the optimum")
 
 
 def main():
     run = session(arguments(__doc__))
     table("The paper, Qwen1.5-MoE on MMLU", ["hit rate, %", *CACHED],
-          [[name, *(f"{rate:.2f}" for rate in each)] for name, each in PAPER.items()])
+          [[name, *(f"{rate:.2f}" for rate in values)] for name, values in PAPER.items()])
     tokens = run.tokens(20_000)
-    for name in ["long"] if run.given.quick else ["long", "code", "arith"]:
+    for name in ["long"] if run.arguments.quick else ["long", "code", "arith"]:
         if trace := run.trace(f"qwen15moe-shape.{name}"):
             show(run, f"Qwen1.5-MoE's shape, {name}", trace, tokens)
-    made = run.made_up("as in Table 1", 0.7, run.tokens(20_000))
-    show(run, "Made up: weights 1 / rank^0.3, slow drift", made["trace"], tokens)
+    made_up = run.made_up("as in Table 1", 0.7, run.tokens(20_000))
+    show(run, "Made up: weights 1 / rank^0.3, slow drift", made_up["trace"], tokens)
     run.end()
 
 

@@ -21,15 +21,15 @@ def main():
             shared = run.settings(model, machine)
             rows, first = [], None
             for name, changed in VARIANTS:
-                one = run.moepic(shared, **changed)[0]
-                first = first or one
-                run.check(one["report"]["experts"]["requested"] ==
+                result = run.moepic(shared, **changed)[0]
+                first = first or result
+                run.check(result["report"]["experts"]["requested"] ==
                           first["report"]["experts"]["requested"],
                           f"{name} was asked for other experts")
                 paper = PAPER.get(name)
-                rows.append([name, f"{one['ttft']:.0f}", f"{one['ttft'] / first['ttft']:.2f}",
-                             f"{paper[0] / 720:.2f}" if paper else "", f"{one['tpot']:.1f}",
-                             f"{one['tpot'] / first['tpot']:.2f}",
+                rows.append([name, f"{result['ttft']:.0f}", f"{result['ttft'] / first['ttft']:.2f}",
+                             f"{paper[0] / 720:.2f}" if paper else "", f"{result['tpot']:.1f}",
+                             f"{result['tpot'] / first['tpot']:.2f}",
                              f"{paper[1] / 132:.2f}" if paper else ""])
             table(f"{model['name']}, {machine}, {model['experts']} experts; paper: Mixtral-8x7B",
                   ["", "TTFT, ms", "x", "paper", "TPOT, ms", "x", "paper"], rows)

@@ -12,45 +12,45 @@ LAST_BUCKETS = 4  # whose mean is compared
 STATIC = "Prism, stays"
 
 
-def over_time(work, of, asked, before, method, minutes, gap, about):
-    """The report of a run that begins with the plan for `before`"""
-    start = work.plan(of, {**settings.asked(before), **method})
-    return work.cluster(of, {
-        **settings.asked(asked), **method, **start, **about, "cluster.duration_s": 60 * minutes,
-        "cluster.bucket_s": 60 * EVERY_MINUTES, "cluster.workloads.poisson_s": gap})
+def over_time(work, model, workloads, initial_workloads, method, minutes, gap, about):
+    """The report of a run that begins with the plan for `initial_workloads`"""
+    start = work.plan(model, {**settings.workload_settings(initial_workloads), **method})
+    return work.cluster(model, {
+        **settings.workload_settings(workloads), **method, **start, **about,
+        "cluster.duration_s": 60 * minutes, "cluster.bucket_s": 60 * EVERY_MINUTES, "cluster.workloads.poisson_s": gap})
 
 
-def show(work, of, workload, gap):
+def show(work, model, workload, gap):
     minutes = 15 if work.quick else MINUTES
-    asked, before = of.specialised, settings.MIXED
+    workloads, initial_workloads = model.specialised, settings.MIXED
     if workload == "mixed":
-        asked, before = before, asked
-    methods = [settings.METHODS[at] for at in (0, 3, 5)] if work.quick else work.methods()
+        workloads, initial_workloads = initial_workloads, workloads
+    methods = [settings.METHODS[index] for index in (0, 3, 5)] if work.quick else work.methods()
     rows, end = [], {}
     for name, method in [*methods, (STATIC, settings.METHODS[5][1])]:
-        report = over_time(work, of, asked, before, method, minutes, gap,
+        report = over_time(work, model, workloads, initial_workloads, method, minutes, gap,
                            settings.STAYS if name == STATIC else {})
         local = [100 * share for share in report["over_time"]["local_ratio"]
                  if share is not None][:int(minutes / EVERY_MINUTES)]
-        moved = [one for one in report["migrations"] if one["adopted"]]
+        moved = [migration for migration in report["migrations"] if migration["adopted"]]
         sent = sum(link["migration_bytes"] for link in report["links"]) / 1e9
         end[name] = settings.mean(local[-LAST_BUCKETS:])
         rows.append([name, *(f"{value:.0f}" for value in local), f"{len(moved)}", f"{sent:.1f}",
                      f"{settings.mean_s(report):.3f}"])
-    starts = [f"{EVERY_MINUTES * at:g}" for at in range(len(rows[0]) - 4)]
-    settings.table(f"{of.title}, {workload}: % local from minute ... on; migrations, GB, seconds",
+    starts = [f"{EVERY_MINUTES * bucket:g}" for bucket in range(len(rows[0]) - 4)]
+    settings.table(f"{model.title}, {workload}: % local from minute ... on; migrations, GB, seconds",
                    ["", *starts, "moves", "GB", "s"], rows)
     work.require(end["Prism"] > end[STATIC],
-                 f"{of.title}, {workload}: migration does not raise the local share")
+                 f"{model.title}, {workload}: migration does not raise the local share")
     work.require(end["Prism"] >= end["Uniform"],
-                 f"{of.title}, {workload}: Prism ends with less at home than Uniform")
+                 f"{model.title}, {workload}: Prism ends with less at home than Uniform")
 
 
 def main():
     work = settings.session("Figure 6: local computation over time with migration")
-    for of in work.models(settings.DEEPSEEK, settings.MIXTRAL):
+    for model in work.models(settings.DEEPSEEK, settings.MIXTRAL):
         for workload, gap in (("specialised", 10), ("mixed", 20)):
-            show(work, of, workload, gap)
+            show(work, model, workload, gap)
     work.end()
 
 

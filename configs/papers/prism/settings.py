@@ -47,9 +47,9 @@ OURS_BOTH = ("joint, both", {"placement.plugin": "joint", "placement.objective":
 STAYS = {"placement.interval_s": 0}
 
 
-def asked(workloads):
+def workload_settings(workloads):
     """Settings that give each server its workload"""
-    return {f"cluster.servers.{name}.workload": one for name, one in zip(SERVERS, workloads)}
+    return {f"cluster.servers.{name}.workload": workload for name, workload in zip(SERVERS, workloads)}
 
 
 class session(script.session):
@@ -57,17 +57,17 @@ class session(script.session):
 
     def __init__(self, purpose):
         super().__init__(script.parser(purpose).parse_args())
-        self.told = set()
+        self.reported = set()
 
-    def trace_of(self, of):
+    def trace_of(self, model):
         """Settings that name the model's trace, or None, and once a line that it is left out"""
-        if of.trace is None:
+        if model.trace is None:
             return {}
-        file = Path(self.given.traces).resolve() / f"{of.trace}.safetensors"
+        file = Path(self.arguments.traces).resolve() / f"{model.trace}.safetensors"
         if file.exists():
-            return {of.key: file}
-        if of.trace not in self.told:
-            self.told.add(of.trace)
+            return {model.key: file}
+        if model.trace not in self.reported:
+            self.reported.add(model.trace)
             print(f"left out: {file.name} is not in\n{file.parent};\n--traces names its folder\n")
         return None
 
@@ -75,33 +75,33 @@ class session(script.session):
         """Those of which there is routing; with --quick what is bundled"""
         if self.quick:
             return [QWEN]
-        return [one for one in wanted if self.trace_of(one) is not None]
+        return [model for model in wanted if self.trace_of(model) is not None]
 
     def methods(self, ours=(OURS,)):
         """With our own placement where the program has it"""
         known = "  joint " in self.call("plugins", "list")
         return METHODS + list(ours) if known else METHODS
 
-    def cluster(self, of, about):
+    def cluster(self, model, about):
         """The report's part of a run over a cluster; `about`: {section.key: value}"""
-        words = ["run", of.file, "--json", "-"]
+        words = ["run", model.file, "--json", "-"]
         if "cluster.requests" in about:  # and no other end
             about = {**about, "cluster.duration_s": 0}
-        words += script.settings_of({**self.trace_of(of), **about})
+        words += script.settings_of({**self.trace_of(model), **about})
         report = json.loads(self.call(*words))["cluster"]
         if "cluster.requests" in about:
             for home in report["homes"]:
                 self.require(home["requests"] == about["cluster.requests"],
-                             f"{of.file.name}: {home['name']} answered {home['requests']} requests")
+                             f"{model.file.name}: {home['name']} answered {home['requests']} requests")
         return report
 
-    def plan(self, of, about):
+    def plan(self, model, about):
         """A file with the plan that a policy makes from other statistics; {} as {key: file}"""
-        out = self.new_file(f"plan-{len(list(Path(self.scratch.name).iterdir()))}.json")
-        words = ["place", of.file, "--out", out]
-        words += script.settings_of({**self.trace_of(of), **about})
+        file = self.new_file(f"plan-{len(list(Path(self.scratch.name).iterdir()))}.json")
+        words = ["place", model.file, "--out", file]
+        words += script.settings_of({**self.trace_of(model), **about})
         self.call(*words)
-        return {"placement.plan": out}
+        return {"placement.plan": file}
 
 
 
@@ -117,6 +117,6 @@ def home_s(report):
     return [home["latency_ms"]["mean"] / 1e3 for home in report["homes"]]
 
 
-def busiest(report, of):
+def busiest(report, kind):
     """The largest share of time that a device or link is in use, in percent"""
-    return 100 * max([one["utilisation"] for one in report[of]], default=0)
+    return 100 * max([entry["utilisation"] for entry in report[kind]], default=0)

@@ -28,10 +28,10 @@ def alone(work, workload, gpus, gap, prefetch="none"):
 def redirected(work):
     """Every GPU gets as many requests: servers one and two give a quarter of theirs to three. A
     server's figure is that of its users' requests, wherever they are answered."""
-    each = GAP_S * 4 / 3
-    here = [alone(work, workload, 1, each) for workload in settings.MIXTRAL.specialised[:2]]
-    there = alone(work, "redirected", 2, each / 2)
-    return [*(0.75 * own + 0.25 * there for own in here), there]
+    interval_s = GAP_S * 4 / 3
+    latencies = [alone(work, workload, 1, interval_s) for workload in settings.MIXTRAL.specialised[:2]]
+    redirected_latency = alone(work, "redirected", 2, interval_s / 2)
+    return [*(0.75 * latency + 0.25 * redirected_latency for latency in latencies), redirected_latency]
 
 
 def together(work, method, dispatch="prism"):
@@ -44,13 +44,13 @@ def together(work, method, dispatch="prism"):
 def bundled(work):
     """The quick form: the model that comes with the project, alone and together."""
     common = {**settings.STAYS, "cluster.requests": 30}
-    here = settings.home_s(work.cluster(settings.QWEN, {
+    offloaded = settings.home_s(work.cluster(settings.QWEN, {
         **common, "cluster.servers.host_experts": "true", "dispatch.plugin": "load_all",
         "cache.plugin": "moe_infinity"}))
     random = settings.home_s(work.cluster(settings.QWEN, {**common, **settings.METHODS[1][1]}))
     prism = settings.home_s(work.cluster(settings.QWEN, {**common, **settings.METHODS[5][1]}))
     rows = [[name, *(f"{value:.3f}" for value in found)] for name, found in
-            (("each loads what it lacks", here), ("random placement", random), ("Prism", prism))]
+            (("each loads what it lacks", offloaded), ("random placement", random), ("Prism", prism))]
     settings.table("Qwen1.5-MoE's shape: seconds a request", ["", *settings.SERVERS], rows)
     work.require(sum(prism) < sum(random), "Prism is slower than random placement")
     work.end()
@@ -62,10 +62,10 @@ def main():
         return bundled(work)
     if work.trace_of(settings.MIXTRAL) is None:
         return work.end()
-    asked = settings.MIXTRAL.specialised
-    single = [alone(work, workload, gpus, GAP_S) for workload, gpus in zip(asked, GPUS)]
+    workloads = settings.MIXTRAL.specialised
+    single = [alone(work, workload, gpus, GAP_S) for workload, gpus in zip(workloads, GPUS)]
     fetched = [alone(work, workload, gpus, GAP_S, "moe_infinity")
-               for workload, gpus in zip(asked, GPUS)]
+               for workload, gpus in zip(workloads, GPUS)]
     naive = together(work, settings.METHODS[1][1])
     found = [
         ("MoE-Infinity", single, "alone"),

@@ -24,50 +24,50 @@ TOKENS = {"specialised": 8, "mixed": 20}  # answers are short; 20 at most in the
 REQUESTS = 300                            # of each server
 
 
-def measure(work, of, workload, gap, requests):
+def measure(work, model, workload, gap, requests):
     """{method: report}; the plan is made once, from the workload's own statistics"""
-    asked = of.specialised if workload == "specialised" else settings.MIXED
-    common = {**settings.asked(asked), **settings.STAYS,
+    workloads = model.specialised if workload == "specialised" else settings.MIXED
+    common = {**settings.workload_settings(workloads), **settings.STAYS,
               "cluster.workloads.output_tokens": TOKENS[workload],
               "cluster.workloads.poisson_s": gap, "cluster.requests": requests}
     methods = work.methods((settings.OURS_BOTH, settings.OURS))
-    return {name: work.cluster(of, {**common, **about}) for name, about in methods}
+    return {name: work.cluster(model, {**common, **about}) for name, about in methods}
 
 
-def show(of, workload, gap, reports):
-    paper = PAPER.get((of.file.name, workload))
+def show(model, workload, gap, reports):
+    paper = PAPER.get((model.file.name, workload))
     rows = []
     for name, report in reports.items():
-        said = f"{paper[PAPER_AT[name]]:.2f}" if paper and name in PAPER_AT else ""
+        paper_value = f"{paper[PAPER_AT[name]]:.2f}" if paper and name in PAPER_AT else ""
         rows.append([name, *(f"{value:.3f}" for value in settings.home_s(report)),
                      f"{settings.mean_s(report):.3f}", f"{100 * report['local_ratio']:.1f} %",
                      f"{settings.busiest(report, 'links'):.0f} %",
-                     f"{settings.busiest(report, 'devices'):.0f} %", said])
+                     f"{settings.busiest(report, 'devices'):.0f} %", paper_value])
     latency = {name: settings.mean_s(report) for name, report in reports.items()}
     for name in ("Prism", "joint"):
         if name in latency:
-            said = settings.less(paper[4], paper[3]) if paper and name == "Prism" else ""
+            paper_value = settings.less(paper[4], paper[3]) if paper and name == "Prism" else ""
             rows.append([f"{name} below EPLB", "", "", "",
-                         settings.less(latency[name], latency["EPLB"]), "", "", "", said])
-    settings.table(f"{of.title}, {workload}, a request every {gap} s a server: seconds",
+                         settings.less(latency[name], latency["EPLB"]), "", "", "", paper_value])
+    settings.table(f"{model.title}, {workload}, a request every {gap} s a server: seconds",
                    ["", *settings.SERVERS, "all", "local", "link", "GPU", "paper"], rows)
 
 
 def main():
     work = settings.session("Table II: placements compared")
-    for of in work.models(settings.DEEPSEEK, settings.MIXTRAL):
+    for model in work.models(settings.DEEPSEEK, settings.MIXTRAL):
         for workload in TOKENS:
-            gaps = GAPS[(of.file.name, workload)]
+            gaps = GAPS[(model.file.name, workload)]
             for gap in gaps[:1] if work.quick else gaps:
-                reports = measure(work, of, workload, gap, 40 if work.quick else REQUESTS)
-                show(of, workload, gap, reports)
+                reports = measure(work, model, workload, gap, 40 if work.quick else REQUESTS)
+                show(model, workload, gap, reports)
                 local = {name: report["local_ratio"] for name, report in reports.items()}
-                where = f"{of.title}, {workload}"
+                place = f"{model.title}, {workload}"
                 work.require(local["Prism"] >= local["Uniform"],
-                             f"{where}: Prism computes less at home than Uniform")
+                             f"{place}: Prism computes less at home than Uniform")
                 work.require(settings.mean_s(reports["Prism"]) <
                              settings.mean_s(reports["Uniform"]),
-                             f"{where}: Prism is slower than Uniform")
+                             f"{place}: Prism is slower than Uniform")
     work.end()
 
 

@@ -22,11 +22,11 @@ def main():
     rows = [["latency, ms", f"{PAPER['latency, ms']}", f"{slim:.1f}"],
             [f"a layer of {layers:.1f}, ms", "", f"{slim / layers:.2f}"]]
     for name, policy in (("greedy", "slim_greedy"), ("LFU", "lfu")):
-        each = [100 * (1 - one["slim_maxconv"]["latency_ms"] / one[policy]["latency_ms"])
-                for one in columns[0]]
+        gains = [100 * (1 - result["slim_maxconv"]["latency_ms"] / result[policy]["latency_ms"])
+                 for result in columns[0]]
         rows.append([f"below {name}", f"{PAPER[policy]} %",
-                     f"{settings.less(slim, means[policy][0])} ({min(each):.1f} to "
-                     f"{max(each):.1f})"])
+                     f"{settings.less(slim, means[policy][0])} ({min(gains):.1f} to "
+                     f"{max(gains):.1f})"])
     settings.table("SlimCaching at 2.5 GB (in brackets: of single draws)", ["", "paper", "ours"],
                    rows)
     work.end()

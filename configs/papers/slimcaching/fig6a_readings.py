@@ -15,9 +15,9 @@ def in_quarters(work):
     one_by_one = "".join(
         entry.replace('"edge"', f'"edge{number}"').replace("count = 4\n", "")
         + f"position = [{x}, {y}]\n\n" for number, (x, y) in enumerate(CORNERS))
-    out = work.new_file("quarters.toml")
-    out.write_text(text.replace(entry, one_by_one))
-    return out
+    file = work.new_file("quarters.toml")
+    file.write_text(text.replace(entry, one_by_one))
+    return file
 
 
 def readings(work):
@@ -40,13 +40,13 @@ def readings(work):
         found = found[:2]
     found = [(name, about, settings.SLIMCACHING) for name, about in found]
     found.append(("servers in the quarters", {}, in_quarters(work)))
-    trace = work.given.traces / TRACE
+    trace = work.arguments.traces / TRACE
     if trace.exists() and not work.quick:
         traced = {f"{workloads}.trace": trace.resolve(), f"{workloads}.request_step": 2,
                   f"{workloads}.vqa.request_first": 1}
         found.insert(4, ("LLaMA-MoE from a trace", traced, settings.SLIMCACHING))
     elif not work.quick:
-        print(f"left out: {TRACE} is not in\n{work.given.traces};\n--traces names its folder\n")
+        print(f"left out: {TRACE} is not in\n{work.arguments.traces};\n--traces names its folder\n")
     return found
 
 
@@ -66,17 +66,17 @@ def main():
         if mix not in layers_of:
             layers_of[mix] = settings.mean(work.layers(job["about"], config) for job in jobs)
         layers = layers_of[mix]
-        of = {policy: settings.mean(one[policy]["latency_ms"] for one in found)
-              for policy in policies}
-        seconds = settings.mean(one["slim_greedy"]["latency_ms"] for one in by_gain)
-        chain = 1e3 * settings.mean(one["ushape"]["facts"]["ushape_s"] for one in found)
-        slim = of["slim_maxconv"]
+        means = {policy: settings.mean(result[policy]["latency_ms"] for result in found)
+                 for policy in policies}
+        seconds = settings.mean(result["slim_greedy"]["latency_ms"] for result in by_gain)
+        chain = 1e3 * settings.mean(result["ushape"]["facts"]["ushape_s"] for result in found)
+        slim = means["slim_maxconv"]
         rows.append([name, f"{slim:.1f}", f"{slim / layers:.2f}", f"{chain:.1f}",
-                     settings.less(slim, of["slim_greedy"]), settings.less(slim, seconds),
-                     settings.less(slim, of["lfu"])])
-        for one in found:
-            settings.check(work, name, one)
-        work.require(slim < of["lfu"] < of["random"],
+                     settings.less(slim, means["slim_greedy"]), settings.less(slim, seconds),
+                     settings.less(slim, means["lfu"])])
+        for result in found:
+            settings.check(work, name, result)
+        work.require(slim < means["lfu"] < means["random"],
                      f"{name}: SlimCaching, LFU, Random are not in this order")
     rows.append(["the paper's", "10.34", "", "", "16.7 %", "", "19.5 %"])
     settings.table(

@@ -13,7 +13,7 @@ def main():
     # saves is the same at every bandwidth. LFU's does not depend on the bandwidth either.
     for (label, _), column in zip(values, columns):
         for found, first in zip(column, columns[0]):
-            saved = [one["lfu"]["facts"]["saved_s"] for one in (found, first)]
+            saved = [result["lfu"]["facts"]["saved_s"] for result in (found, first)]
             work.require(abs(saved[0] / saved[1] - 1) < 1e-6,
                          f"{label}: LFU saves {saved[0]} s, and {saved[1]} s at {values[0][0]}")
     work.end()

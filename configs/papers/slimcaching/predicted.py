@@ -20,17 +20,18 @@ def compare(work, title, config, methods, about, alone):
     """A line for each method; the plan of each, by policy"""
     plans = {policy: work.new_file(f"{config.stem}-{policy}.json") for _, policy in methods}
 
-    def both(policy):
-        told = work.place(about, [policy], config, out=plans[policy])[policy]["latency_ms"]
-        had = work.run(config, {**about, **alone, "placement.plan": plans[policy]})
-        return told, had["cluster"]["experts_ms_per_token"]
+    def measure_both(policy):
+        predicted_ms = work.place(about, [policy], config, plan_file=plans[policy])[policy]["latency_ms"]
+        run_ms = work.run(config, {**about, **alone, "placement.plan": plans[policy]})
+        return predicted_ms, run_ms["cluster"]["experts_ms_per_token"]
 
     rows = []
-    for (name, policy), (told, had) in zip(
-            methods, settings.side_by_side(both, [policy for _, policy in methods])):
-        rows.append([name, f"{told:.3f}", f"{had:.3f}", f"{100 * (had / told - 1):+.2f} %"])
-        work.require(abs(had / told - 1) <= WITHIN,
-                     f"{title}, {policy}: {told} ms predicted, {had} ms in the run")
+    for (name, policy), (predicted_ms, run_ms) in zip(
+            methods, settings.side_by_side(measure_both, [policy for _, policy in methods])):
+        rows.append([name, f"{predicted_ms:.3f}", f"{run_ms:.3f}",
+                     f"{100 * (run_ms / predicted_ms - 1):+.2f} %"])
+        work.require(abs(run_ms / predicted_ms - 1) <= WITHIN,
+                     f"{title}, {policy}: {predicted_ms} ms predicted, {run_ms} ms in the run")
     settings.table(f"{title}, ms a token", ["", "place", "run", "difference"], rows)
     return plans
 
@@ -40,10 +41,10 @@ def load(work, title, config, alone, plan, gaps, requests):
     for batch in (1, 8):
         rows, first = [], None
         for gap_s in gaps:
-            told = work.run(config, {**alone, "placement.plan": plan, "run.batch": batch,
-                                     "cluster.requests": requests,
-                                     "cluster.workloads.poisson_s": gap_s})["cluster"]
-            token, request = told["experts_ms_per_token"], told["latency_ms"]["mean"]
+            report = work.run(config, {**alone, "placement.plan": plan, "run.batch": batch,
+                                       "cluster.requests": requests,
+                                       "cluster.workloads.poisson_s": gap_s})["cluster"]
+            token, request = report["experts_ms_per_token"], report["latency_ms"]["mean"]
             first = first or (token, request)
             rows.append([f"{gap_s:g}", f"{token:.2f}", f"{100 * (token / first[0] - 1):+.1f} %",
                          f"{request:.0f}", f"{request / first[1]:.2f} x"])
@@ -57,9 +58,9 @@ def load(work, title, config, alone, plan, gaps, requests):
 def prefill(work, title, config, alone, plan, requests):
     rows = []
     for tokens in (1, 10, 100):
-        told = work.run(config, {**alone, "placement.plan": plan, "cluster.requests": requests,
-                                 "cluster.workloads.input_tokens": tokens})
-        rows.append([tokens, f"{told['ttft_ms']['mean']:.1f}", f"{told['tpot_ms']['mean']:.2f}"])
+        report = work.run(config, {**alone, "placement.plan": plan, "cluster.requests": requests,
+                                   "cluster.workloads.input_tokens": tokens})
+        rows.append([tokens, f"{report['ttft_ms']['mean']:.1f}", f"{report['tpot_ms']['mean']:.2f}"])
     settings.table(f"{title}: input tokens, prefilled in one go",
                    ["input tokens", "to the first token, ms", "further ones, ms"], rows)
 

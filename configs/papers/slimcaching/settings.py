@@ -30,13 +30,13 @@ class session(script.session):
         known = "  joint " in self.call("plugins", "list")
         self.methods = PAPERS + [OURS] if known else PAPERS
 
-    def place(self, about, policies=None, config=SLIMCACHING, out=None):
+    def place(self, about, policies=None, config=SLIMCACHING, plan_file=None):
         """{policy: figures} of one instance; `about`: {section.key: value}"""
         names = policies or [policy for _, policy in self.methods]
         words = ["place", config, "--policies", ",".join(names), "--json", "-"]
-        words += ["--out", out] if out else []
+        words += ["--out", plan_file] if plan_file else []
         found = json.loads(self.call(*words, *settings_of(about)))
-        return {one["policy"]: one for one in found.get("results", [found])}
+        return {figures["policy"]: figures for figures in found.get("results", [found])}
 
     def run(self, config, about):
         return json.loads(self.call("run", config, "--json", "-", *settings_of(about)))
@@ -48,16 +48,16 @@ class session(script.session):
     def layers(self, about, config=SLIMCACHING):
         """MoE layers of the mean token. With everything in the cloud, and one message back from it,
         each makes a token wait for the cloud's latency twice."""
-        asked = dict(about, **{"cluster.returns_each": "false", "cluster.users.local_experts": 0})
-        empty = [self.place(dict(asked, **{"cluster.cloud.latency_s": latency_s}), ["random"],
+        changed = dict(about, **{"cluster.returns_each": "false", "cluster.users.local_experts": 0})
+        empty = [self.place(dict(changed, **{"cluster.cloud.latency_s": latency_s}), ["random"],
                             config)["random"]["empty_latency_ms"] for latency_s in (0, 1)]
         return (empty[1] - empty[0]) / 2000
 
 
 
-def side_by_side(of, jobs, cores=CORES):
+def side_by_side(function, jobs, cores=CORES):
     with ThreadPoolExecutor(cores) as pool:
-        return list(pool.map(of, jobs))
+        return list(pool.map(function, jobs))
 
 
 def seeded(seed):
@@ -73,25 +73,25 @@ def seeded(seed):
 
 def above_best(found):
     """How far joint is above the best other method, as a share; negative: below it"""
-    best = min(one["latency_ms"] for policy, one in found.items() if policy != "joint")
+    best = min(figures["latency_ms"] for policy, figures in found.items() if policy != "joint")
     return found["joint"]["latency_ms"] / best - 1
 
 
-def check(work, where, found):
+def check(work, place, found):
     """What must hold of every instance, whatever was drawn"""
-    for policy, one in found.items():
-        work.require(0 < one["latency_ms"] <= one["empty_latency_ms"] * (1 + 1e-9),
-                     f"{where}: {policy} is worse than no placement at all")
-        work.require(all(server["used"] <= server["capacity"] for server in one["memory"]),
-                     f"{where}: {policy} holds more than fits")
+    for policy, figures in found.items():
+        work.require(0 < figures["latency_ms"] <= figures["empty_latency_ms"] * (1 + 1e-9),
+                     f"{place}: {policy} is worse than no placement at all")
+        work.require(all(server["used"] <= server["capacity"] for server in figures["memory"]),
+                     f"{place}: {policy} holds more than fits")
     slim, greedy = found["slim_maxconv"]["latency_ms"], found["slim_greedy"]["latency_ms"]
     work.require(abs(slim / greedy - 1) < 0.06,
-                 f"{where}: SlimCaching {slim} ms and greedy {greedy} ms are not nearly the same")
+                 f"{place}: SlimCaching {slim} ms and greedy {greedy} ms are not nearly the same")
     if "joint" in found:
         ours = found["joint"]["latency_ms"]
-        work.require(above_best(found) < 1e-9, f"{where}: joint {ours} ms, another is better")
+        work.require(above_best(found) < 1e-9, f"{place}: joint {ours} ms, another is better")
         bound = 1e3 * found["joint"]["facts"]["bound_s"]
-        work.require(bound <= ours * (1 + 1e-9), f"{where}: joint is below its bound")
+        work.require(bound <= ours * (1 + 1e-9), f"{place}: joint is below its bound")
 
 
 def figure(work, title, axis, values, steps=(), falls=None, too_large=()):
@@ -106,44 +106,44 @@ def figure(work, title, axis, values, steps=(), falls=None, too_large=()):
                           if policy != "joint" or label not in too_large]}
             for label, about in values for seed in range(1, work.seeds + 1)]
     done = work.all_places(jobs)
-    columns = [done[at:at + work.seeds] for at in range(0, len(done), work.seeds)]
-    means = {policy: [mean(one[policy]["latency_ms"] for one in column)
+    columns = [done[first:first + work.seeds] for first in range(0, len(done), work.seeds)]
+    means = {policy: [mean(result[policy]["latency_ms"] for result in column)
                       if policy in column[0] else None for column in columns]
              for _, policy in methods}
     tell(work, title, axis, [label for label, _ in values], methods, columns, means)
     for (label, _), column in zip(values, columns):
         for seed, found in enumerate(column, 1):
             check(work, f"{axis} {label}, seed {seed}", found)
-    for at, (label, _) in enumerate(values):
-        work.require(means["slim_maxconv"][at] < means["lfu"][at] < means["random"][at],
+    for index, (label, _) in enumerate(values):
+        work.require(means["slim_maxconv"][index] < means["lfu"][index] < means["random"][index],
                      f"{title}, {label}: SlimCaching, LFU, Random are not in this order")
     for policy in ("slim_maxconv", "slim_greedy", "lfu") if falls else ():
-        for before, after in zip(means[policy], means[policy][1:]):
-            work.require(after <= before * SLACK,
-                         f"{title}: {policy} goes from {before:.2f} to {after:.2f} ms")
+        for previous, current in zip(means[policy], means[policy][1:]):
+            work.require(current <= previous * SLACK,
+                         f"{title}: {policy} goes from {previous:.2f} to {current:.2f} ms")
     return means, columns
 
 
 def tell(work, title, axis, labels, methods, columns, means):
     """figure()'s table, and how joint compares with the best other method"""
-    def line(name, of, unit="", policy="lfu"):
-        return [name, *(f"{mean(of(one) for one in column):.1f}{unit}" if policy in column[0]
+    def line(name, value_of, unit="", policy="lfu"):
+        return [name, *(f"{mean(value_of(result) for result in column):.1f}{unit}" if policy in column[0]
                         else "-" for column in columns)]
 
     rows = [[name, *("-" if value is None else f"{value:.1f}" for value in means[policy])]
             for name, policy in methods]
-    rows += [line("U-shaped, as a chain", lambda one: 1e3 * one["ushape"]["facts"]["ushape_s"]),
-             line("nothing placed", lambda one: one["lfu"]["empty_latency_ms"])]
+    rows += [line("U-shaped, as a chain", lambda result: 1e3 * result["ushape"]["facts"]["ushape_s"]),
+             line("nothing placed", lambda result: result["lfu"]["empty_latency_ms"])]
     slim = means["slim_maxconv"]
     for name, policy in PAPERS[1:3]:
         rows.append([f"SlimCaching below {name}", *map(less, slim, means[policy])])
     if "joint" in means:
-        rows.append(["joint below SlimCaching", *("-" if value is None else less(value, of)
-                                                  for value, of in zip(means["joint"], slim))])
+        rows.append(["joint below SlimCaching", *("-" if value is None else less(value, slim_value)
+                                                  for value, slim_value in zip(means["joint"], slim))])
         rows.append(line("joint above its bound",
-                         lambda one: 100 * one["joint"]["facts"]["gap"], " %", "joint"))
+                         lambda result: 100 * result["joint"]["facts"]["gap"], " %", "joint"))
     table(f"{title},\nms a token, mean of {work.seeds} draws", [axis, *labels], rows)
-    shares = [above_best(one) for column in columns for one in column if "joint" in one]
+    shares = [above_best(result) for column in columns for result in column if "joint" in result]
     beaten = [share for share in shares if share > 1e-9]
     if shares:
         print(f"joint is beaten in {len(beaten)} of {len(shares)} instances"

@@ -12,21 +12,21 @@ def figure(work, title, axis, values):
              "policies": [policy for _, policy in METHODS]}
             for _, about in values for seed in range(1, work.seeds + 1)]
     done = work.all_places(jobs, cores=1)
-    columns = [done[at:at + work.seeds] for at in range(0, len(done), work.seeds)]
+    columns = [done[first:first + work.seeds] for first in range(0, len(done), work.seeds)]
     rows = []
     for name, policy in METHODS:
-        least = [1e3 * min(one[policy]["seconds"] for one in column) for column in columns]
+        least = [1e3 * min(result[policy]["seconds"] for result in column) for column in columns]
         rows.append([name, *(f"{value:.0f}" for value in least)])
     for name, policy in (("gains asked, SlimCaching", "slim_maxconv"),
                          ("gains asked, greedy", "slim_greedy")):
-        asked = [settings.mean(one[policy]["facts"]["marginals"] for one in column)
+        gains = [settings.mean(result[policy]["facts"]["marginals"] for result in column)
                  for column in columns]
-        rows.append([name, *(f"{value:,.0f}" for value in asked)])
+        rows.append([name, *(f"{value:,.0f}" for value in gains)])
     # (copies placed) x (copies that could be): what the loop of Algorithm 1 asks for.
     experts = [sum(model["layers"] * model["experts"]
                    for model in column[0]["slim_greedy"]["models"]) for column in columns]
     printed = [count * len(column[0]["slim_greedy"]["memory"])
-               * settings.mean(one["slim_greedy"]["copies"] for one in column) / 1e6
+               * settings.mean(result["slim_greedy"]["copies"] for result in column) / 1e6
                for count, column in zip(experts, columns)]
     rows.append(["the same, as printed", *(f"{value:.1f}e6" for value in printed)])
     rows.append(["experts", *(f"{count:,}" for count in experts)])

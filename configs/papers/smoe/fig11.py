@@ -39,23 +39,23 @@ def below_best(tpot, method):
 
 
 def compare(work, kind, batch):
-    of = {}
+    tpots = {}
     for setting in settings.SETTINGS:
         loads = settings.workloads(work, setting, kind)
         if not loads:
             return
-        of[setting["name"]] = tpot_of_all(work, setting, loads, batch)
-    rows = [[method[0], *(f"{tpot[at]:.1f}" for tpot in of.values()), ""]
-            for at, method in enumerate(settings.METHODS)]
-    for at in range(settings.BASELINES, len(settings.METHODS)):
-        below = [below_best(tpot, at) for tpot in of.values()]
-        rows.append([f"{settings.METHODS[at][0]}: below the best",
+        tpots[setting["name"]] = tpot_of_all(work, setting, loads, batch)
+    rows = [[method[0], *(f"{tpot[index]:.1f}" for tpot in tpots.values()), ""]
+            for index, method in enumerate(settings.METHODS)]
+    for index in range(settings.BASELINES, len(settings.METHODS)):
+        below = [below_best(tpot, index) for tpot in tpots.values()]
+        rows.append([f"{settings.METHODS[index][0]}: below the best",
                      *(f"{value:.1f} %" for value in below), f"{settings.mean(below):.1f} %"])
-    paper = [PAPER_OF.get((name, batch)) for name in of]
+    paper = [PAPER_OF.get((name, batch)) for name in tpots]
     rows.append(["the paper's", *(f"{value} %" if value else "-" for value in paper),
                  f"{PAPER[batch]} %"])
-    settings.table(f"TPOT, ms, batch {batch}, {kind} routing", ["", *of, "mean"], rows)
-    for name, tpot in of.items():
+    settings.table(f"TPOT, ms, batch {batch}, {kind} routing", ["", *tpots, "mean"], rows)
+    for name, tpot in tpots.items():
         work.require(tpot[4] < tpot[2], f"{kind}, {name}: SMoE is slower than whole layers")
         work.require(tpot[4] < tpot[0], f"{kind}, {name}: SMoE is slower than MoE-Infinity")
 
@@ -70,8 +70,8 @@ def real(work, batch):
             columns.append(tpot_of_all(work, setting, [load], batch, WITHOUT_SCORES))
     if not columns:
         return
-    rows = [[method[0], *(f"{column[at]:.1f}" for column in columns)]
-            for at, method in enumerate(settings.METHODS)]
+    rows = [[method[0], *(f"{column[index]:.1f}" for column in columns)]
+            for index, method in enumerate(settings.METHODS)]
     settings.table(f"TPOT, ms, batch {batch}, real routing; SMoE without router and prefetch",
                    heads, rows)
 
@@ -81,7 +81,7 @@ def main():
     for batch in (1, 3):
         for kind in work.kinds:
             compare(work, kind, batch)
-        if not work.given.quick:
+        if not work.arguments.quick:
             real(work, batch)
     work.end()
 

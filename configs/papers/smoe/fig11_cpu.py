@@ -17,32 +17,33 @@ OURS = range(settings.BASELINES, len(METHODS))
 
 def node_of(work, rate):
     """The host with another rate of its experts; CPU and copies together are never below it."""
-    def change(key, before):
-        return rate * 1e9 if key == "cpu_bytes_per_s" else max(before, 1.1e9 * rate)
+    def change(key, old_rate):
+        return rate * 1e9 if key == "cpu_bytes_per_s" else max(old_rate, 1.1e9 * rate)
     return settings.host_file(work, "node", settings.NODE, change)
 
 
 def main():
     work = settings.session(settings.arguments("Figure 11 against the CPU's rate"))
-    rates = [27, 55] if work.given.quick else RATES_GB_PER_S
-    for batch in ([1] if work.given.quick else [1, 3]):
+    rates = [27, 55] if work.arguments.quick else RATES_GB_PER_S
+    for batch in ([1] if work.arguments.quick else [1, 3]):
         for kind in work.kinds:
             rows = []
-            for at in OURS:
+            for index in OURS:
                 for setting in settings.SETTINGS:
-                    rows.append([METHODS[at][0], setting["name"]])
-                rows.append([METHODS[at][0], "mean"])
+                    rows.append([METHODS[index][0], setting["name"]])
+                rows.append([METHODS[index][0], "mean"])
             for rate in rates:
-                node, below = node_of(work, rate), {at: [] for at in OURS}
+                node, below = node_of(work, rate), {index: [] for index in OURS}
                 for setting in settings.SETTINGS:
                     loads = settings.workloads(work, setting, kind)
                     if not loads:
                         return work.end()
                     tpot = fig11.tpot_of_all(work, setting, loads, batch,
                                              about_all={"hardware.node": node}, methods=METHODS)
-                    for at in below:
-                        below[at].append(fig11.below_best(tpot, at))
-                column = [value for at in below for value in [*below[at], settings.mean(below[at])]]
+                    for index in below:
+                        below[index].append(fig11.below_best(tpot, index))
+                column = [value for index in below
+                          for value in [*below[index], settings.mean(below[index])]]
                 for row, value in zip(rows, column):
                     row.append(f"{value:.1f}")
             settings.table(f"TPOT below the best baseline's, %, batch {batch}, {kind} routing,\n"

@@ -19,10 +19,10 @@ def main():
                                        for load in loads]) for _, config, about in methods]
             if not columns:
                 continue
-            rows = [[method[0], *(f"{column[at]:.1f} %" for column in columns.values())]
-                    for at, method in enumerate(methods)]
-            more = [100 * (column[-2] / max(column[:-2]) - 1) for column in columns.values()]
-            rows.append(["SMoE over the best", *(f"{value:+.1f} %" for value in more)])
+            rows = [[method[0], *(f"{column[index]:.1f} %" for column in columns.values())]
+                    for index, method in enumerate(methods)]
+            gains = [100 * (column[-2] / max(column[:-2]) - 1) for column in columns.values()]
+            rows.append(["SMoE over the best", *(f"{value:+.1f} %" for value in gains)])
             rows.append(["the paper's", *("> 65 %" for _ in columns)])
             shares = [f"{100 * settings.room(s):.1f} %" for s in settings.SETTINGS
                       if s["name"] in columns]

@@ -26,9 +26,9 @@ BALANCED = 6
 PAPER = {3: ("-8", "+11"), 4: ("-20", "+60"), 5: ("-14", "+12"), 6: ("-34", "-3")}
 
 
-def change(values, before):
+def change(values, previous):
     """Mean over the settings of the relative change from step to step, as text"""
-    return f"{100 * settings.mean(b / a - 1 for a, b in zip(before, values)):+.0f} %"
+    return f"{100 * settings.mean(b / a - 1 for a, b in zip(previous, values)):+.0f} %"
 
 
 def main():
@@ -40,31 +40,31 @@ def main():
             if not loads:
                 continue
             names.append(setting["name"])
-            for at, (_, about) in enumerate(STEPS):
+            for step, (_, about) in enumerate(STEPS):
                 reports = [settings.run(work, settings.SMOE, setting, load, 1, about)
                            for load in loads]
-                tpot[at].append(settings.mean_tpot(reports))
-                hits[at].append(settings.hit_rate(reports))
-                if at == BALANCED:
-                    spent = [sum(report["time_ms"][who] for report in reports)
-                             for who in ("cpu", "transfer")]
+                tpot[step].append(settings.mean_tpot(reports))
+                hits[step].append(settings.hit_rate(reports))
+                if step == BALANCED:
+                    spent = [sum(report["time_ms"][resource] for report in reports)
+                             for resource in ("cpu", "transfer")]
                     cpu.append(f"{spent[0] / spent[1]:.2f}")
         if not names:
             continue
-        for title, of, digits, column in (("TPOT, ms", tpot, 1, 0), ("cache ratio, %", hits, 0, 1)):
+        for title, values, digits, column in (("TPOT, ms", tpot, 1, 0), ("cache ratio, %", hits, 0, 1)):
             rows = []
-            for at, (name, _) in enumerate(STEPS):
-                before = of[5] if at == 7 else of[at - 1]
-                rows.append([name, *(f"{value:.{digits}f}" for value in of[at]),
-                             change(of[at], before) if at > FIRST else "",
-                             f"{PAPER[at][column]} %" if at in PAPER else ""])
+            for step, (name, _) in enumerate(STEPS):
+                previous = values[5] if step == 7 else values[step - 1]
+                rows.append([name, *(f"{value:.{digits}f}" for value in values[step]),
+                             change(values[step], previous) if step > FIRST else "",
+                             f"{PAPER[step][column]} %" if step in PAPER else ""])
             settings.table(f"{title}, batch 1, {kind} routing",
                            ["", *names, "step", "paper"], rows)
         print(f"  +BA: the CPU's time over the link's: {', '.join(cpu)} (Figure 18, S3: a third)\n")
-        for at, name in enumerate(names):
-            work.require(hits[3][at] > hits[1][at], f"{kind}, {name}: +CE lowers the cache ratio")
-            work.require(hits[4][at] > hits[3][at], f"{kind}, {name}: +CR lowers the cache ratio")
-            work.require(tpot[4][at] < tpot[3][at], f"{kind}, {name}: +CR raises TPOT")
+        for index, name in enumerate(names):
+            work.require(hits[3][index] > hits[1][index], f"{kind}, {name}: +CE lowers the cache ratio")
+            work.require(hits[4][index] > hits[3][index], f"{kind}, {name}: +CR lowers the cache ratio")
+            work.require(tpot[4][index] < tpot[3][index], f"{kind}, {name}: +CR raises TPOT")
     work.end()
 
 

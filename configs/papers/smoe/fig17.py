@@ -8,7 +8,7 @@ import settings
 DEMO = settings.PROJECT / "configs" / "demo"
 
 
-def counted(file, alpha, every):
+def counted(file, alpha, stride):
     """(right, active, found) in percent: of the predicted top-score experts those that are, those
     that are among the chosen; of the top-score ones those predicted. From the second layer on."""
     tokens, layers, experts, top_k, width = routing.sizes_of(file)
@@ -17,20 +17,21 @@ def counted(file, alpha, every):
     predicted = routing.values_of(file, "pred_experts")
     predicted_scores = routing.values_of(file, "pred_scores")
     named, right, active, top_all = 0, 0, 0, 0
-    for place in range(0, tokens * layers, every):
+    for place in range(0, tokens * layers, stride):
         if place % layers == 0:
             continue
         row = scores[place * experts:(place + 1) * experts]
-        now = set(chosen[place * top_k:(place + 1) * top_k])
-        limit = (1 + alpha) * max(row[e] for e in range(experts) if e not in now)
-        top = {expert for expert in now if row[expert] >= limit}
+        active_experts = set(chosen[place * top_k:(place + 1) * top_k])
+        limit = (1 + alpha) * max(row[e] for e in range(experts) if e not in active_experts)
+        top = {expert for expert in active_experts if row[expert] >= limit}
         best = predicted[place * width:place * width + top_k]
         if predicted_scores:
-            of = predicted_scores[place * width:(place + 1) * width]
-            best = [expert for expert, score in zip(best, of) if score >= (1 + alpha) * of[top_k]]
+            token_scores = predicted_scores[place * width:(place + 1) * width]
+            best = [expert for expert, score in zip(best, token_scores)
+                    if score >= (1 + alpha) * token_scores[top_k]]
         named += len(best)
         right += len(top.intersection(best))
-        active += len(now.intersection(best))
+        active += len(active_experts.intersection(best))
         top_all += len(top)
     return [100 * right / named, 100 * active / named, 100 * right / top_all]
 
@@ -62,14 +63,14 @@ def of_resident(work):
     setting = settings.SETTINGS[0]
     slots = int(settings.room(setting) * 192)
     for slots, label in ((slots, "S1's share resident"), (96, "half resident")):
-        for flag, made in (("false", "activation before"), ("true", "shared, resident")):
+        for flag, source in (("false", "activation before"), ("true", "shared, resident")):
             config = settings.demo_config(work, setting, slots, 0, flag)
-            told = json.loads(work.call("eval", DEMO, "--config", config, "--windows",
-                                        settings.HERE / "windows.json", "--json", "-"))["report"]
-            layers = told["layers"][1:]
+            report = json.loads(work.call("eval", DEMO, "--config", config, "--windows",
+                                          settings.HERE / "windows.json", "--json", "-"))["report"]
+            layers = report["layers"][1:]
             accuracy = settings.mean(layer["prediction_accuracy"] for layer in layers)
-            moved = told["bytes"]
-            rows.append([label, made, f"{100 * accuracy:.1f} %",
+            moved = report["bytes"]
+            rows.append([label, source, f"{100 * accuracy:.1f} %",
                          f"{100 * moved['prefetch_used'] / moved['prefetched']:.1f} %"])
     settings.table("Demo model: share of the chosen experts among the first predicted ones, and\n"
                    "of the fetched experts those that were chosen, by what predicts",

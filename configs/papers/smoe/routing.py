@@ -38,7 +38,7 @@ def ranked(scores):
     return sorted(range(len(scores)), key=lambda expert: -scores[expert])
 
 
-def with_top_k(source, out, top_k):
+def with_top_k(source, target, top_k):
     """Writes the trace `source` with the `top_k` best of its gate scores as the chosen experts.
 
     Everything else stays. Requires: gate scores, at most 256 experts.
@@ -52,20 +52,20 @@ def with_top_k(source, out, top_k):
     with open(source, "rb") as opened:
         opened.seek(start)
         data = opened.read()
-    pieces, new, at = [], {"__metadata__": dict(header["__metadata__"], top_k=str(top_k))}, 0
+    pieces, new, offset = [], {"__metadata__": dict(header["__metadata__"], top_k=str(top_k))}, 0
     tensors = [name for name in header if name not in ("__metadata__", "weights")]
     for name in sorted(tensors, key=lambda name: header[name]["data_offsets"]):
         begin, end = header[name]["data_offsets"]
         piece, about = data[begin:end], dict(header[name])
         if name == "experts":
             piece, about = bytes(chosen), {"dtype": "U8", "shape": [tokens, layers, top_k]}
-        about["data_offsets"] = [at, at + len(piece)]
+        about["data_offsets"] = [offset, offset + len(piece)]
         new[name] = about
         pieces.append(piece)
-        at += len(piece)
+        offset += len(piece)
     text = json.dumps(new).encode()
     text += b" " * (-len(text) % 8)
-    with open(out, "wb") as written:
+    with open(target, "wb") as written:
         written.write(struct.pack("<Q", len(text)))
         written.write(text)
         for piece in pieces:

@@ -65,12 +65,12 @@ def arguments(purpose, further=()):
 class session(script.session):
     """With what the figures of this paper ask of the program."""
 
-    def __init__(self, given):
-        super().__init__(given)
-        self.folders = [] if given.quick else [Path(given.traces)]
+    def __init__(self, arguments):
+        super().__init__(arguments)
+        self.folders = [] if arguments.quick else [Path(arguments.traces)]
         self.folders.append(PROJECT / "configs" / "traces")
-        self.kinds = ["synthetic"] if given.quick else ["shape", "synthetic"]
-        self.told = set()
+        self.kinds = ["synthetic"] if arguments.quick else ["shape", "synthetic"]
+        self.reported = set()
 
     def find(self, name):
         """The trace of this name, or None, and once a line that it is left out."""
@@ -78,8 +78,8 @@ class session(script.session):
             file = folder / f"{name}.safetensors"
             if file.exists():
                 return file
-        if name not in self.told and not self.given.quick:
-            self.told.add(name)
+        if name not in self.reported and not self.arguments.quick:
+            self.reported.add(name)
             print(f"left out: {name}.safetensors is not in\n{self.folders[0]};\n"
                   "--traces names its folder\n")
         return None
@@ -96,9 +96,9 @@ def read_toml(file):
     for line in Path(file).read_text().splitlines():
         if opened := re.match(r"\[(\w+)\]", line):
             section = opened[1] + "."
-        elif given := re.match(r'(\w+) = (?:"([^"]*)"|([\d_.]+(?:e\d+)?))\s*(?:#|$)', line):
-            text = given[2] if given[3] is None else given[3]
-            found[section + given[1]] = text if given[3] is None else float(text)
+        elif match := re.match(r'(\w+) = (?:"([^"]*)"|([\d_.]+(?:e\d+)?))\s*(?:#|$)', line):
+            text = match[2] if match[3] is None else match[3]
+            found[section + match[1]] = text if match[3] is None else float(text)
     return found
 
 
@@ -126,7 +126,7 @@ def scaled_shape(work, setting, layers, experts):
     """The setting's model with another number of layers and experts: the bytes of an expert stay,
     and of all else those of a layer, so that a layer takes as long as the model's."""
     model = model_of(setting["shape"])
-    out = work.new_file(f"{setting['shape']}-{layers}x{experts}.toml")
+    file = work.new_file(f"{setting['shape']}-{layers}x{experts}.toml")
     embedding = model["vocabulary"] * model["hidden"] * model["weight_bytes"]
     rest = (model["dense_bytes"] - embedding) * layers // model["moe_layers"]
     wanted = dict(name=f"{model['name']}, {layers} layers of {experts} experts", aliases=[],
@@ -139,31 +139,31 @@ def scaled_shape(work, setting, layers, experts):
     lines = [f"{key} = {json.dumps(wanted[key] if key in wanted else model[key])}" for key in keys]
     lines += ["[sources]", f'geometry = "[D] {setting["shape"]}, cut to a trace"',
               'sizes = "[D] per layer"']
-    out.write_text("\n".join(lines) + "\n")
-    return out
+    file.write_text("\n".join(lines) + "\n")
+    return file
 
 
 def workloads(work, setting, kind):
     """(trace, shape, tokens) of each; kind: "shape" or "synthetic". Written once a session."""
     model = model_of(setting["shape"])
     if kind == "synthetic":
-        tokens = 300 if work.given.quick else SHAPE_TOKENS
-        out = work.new_file(f"synthetic-{setting['shape']}.safetensors")
-        if not out.exists():
-            work.call("trace", "synth", "--out", out, "--layers", model["moe_layers"], "--experts",
+        tokens = 300 if work.arguments.quick else SHAPE_TOKENS
+        trace = work.new_file(f"synthetic-{setting['shape']}.safetensors")
+        if not trace.exists():
+            work.call("trace", "synth", "--out", trace, "--layers", model["moe_layers"], "--experts",
                       model["experts"], "--top-k", model["top_k"], "--tokens", tokens,
-                      "--requests", 3 if work.given.quick else 9, *SYNTHETIC)
-        return [(out, setting["shape"], tokens)]
+                      "--requests", 3 if work.arguments.quick else 9, *SYNTHETIC)
+        return [(trace, setting["shape"], tokens)]
     found = []
     for name in SHAPE_TRACES:
         source = work.find(name)
         if source is None:
             continue
-        out = work.new_file(f"{name}-top{model['top_k']}.safetensors")
-        if not out.exists():
-            routing.with_top_k(source, out, model["top_k"])
-        _, layers, experts, _, _ = routing.sizes_of(out)
-        found.append((out, scaled_shape(work, setting, layers, experts), SHAPE_TOKENS))
+        trace = work.new_file(f"{name}-top{model['top_k']}.safetensors")
+        if not trace.exists():
+            routing.with_top_k(source, trace, model["top_k"])
+        _, layers, experts, _, _ = routing.sizes_of(trace)
+        found.append((trace, scaled_shape(work, setting, layers, experts), SHAPE_TOKENS))
     return found
 
 
@@ -178,11 +178,11 @@ def run(work, config, setting, workload, batch, about=()):
     """One run with as many experts as fit: the buffer's are taken from the cache's."""
     _, layers, experts, top_k, _ = routing.sizes_of(workload[0])
     fit = int(room(setting) * layers * experts)
-    given = read_toml(config)
-    buffer_experts = int(given.get("memory.buffer_experts", 0))
+    configured = read_toml(config)
+    buffer_experts = int(configured.get("memory.buffer_experts", 0))
     if config == SMOE:
         buffer_experts = top_k
-    if given.get("prefetch.plugin") == "deepspeed_stream":
+    if configured.get("prefetch.plugin") == "deepspeed_stream":
         buffer_experts = 2 * experts
     chosen = common(setting, workload, batch)
     chosen.update({"memory.experts": fit - buffer_experts, "memory.buffer_experts": buffer_experts})
@@ -197,21 +197,21 @@ def run(work, config, setting, workload, batch, about=()):
 def host_file(work, kind, name, change):
     """A copy of a file of hw_profiles with `change(key, rate)` in the place of each rate"""
     text = (PROJECT / "hw_profiles" / kind / f"{name}.toml").read_text()
-    out = work.new_file(f"{kind}-{name}.toml")
+    file = work.new_file(f"{kind}-{name}.toml")
 
     def changed(found):
         return f"{found[1]} = {change(found[1], float(found[2])):g}"
 
-    out.write_text(re.sub(r"(?m)^(\w+_bytes_per_s) = (\d\S*)$", changed, text))
-    return out
+    file.write_text(re.sub(r"(?m)^(\w+_bytes_per_s) = (\d\S*)$", changed, text))
+    return file
 
 
 def demo_config(work, setting, slots, alpha, from_resident):
     """A configuration that decodes with the demo model, token by token, as SMoE does."""
     link = host_file(work, "link", device_of(setting)["link"], lambda _, rate: rate / DEMO_SLOWER)
     node = host_file(work, "node", NODE, lambda _, rate: rate / DEMO_SLOWER)
-    out = work.new_file("demo.toml")
-    out.write_text(f"""\
+    file = work.new_file("demo.toml")
+    file.write_text(f"""\
 [run]
 executor = "emulator"
 prefill = 0
@@ -243,7 +243,7 @@ from_resident = {from_resident}
 [dispatch]
 plugin = "balance"
 """)
-    return out
+    return file
 
 
 def mean_tpot(reports):

@@ -12,16 +12,16 @@ EVERY = 7  # of the rows of a trace, for the shares below
 def low_share(scores, top_k):
     """Of the `top_k` best of each list, the share within 1 + alpha of the next one, per alpha"""
     low, rows = [0] * len(ALPHAS), 0
-    for one in scores:
-        best = sorted(one, reverse=True)[:top_k + 1]
+    for row in scores:
+        best = sorted(row, reverse=True)[:top_k + 1]
         rows += 1
-        for at, alpha in enumerate(ALPHAS):
-            low[at] += sum(score < (1 + alpha) * best[top_k] for score in best[:top_k])
+        for index, alpha in enumerate(ALPHAS):
+            low[index] += sum(score < (1 + alpha) * best[top_k] for score in best[:top_k])
     return [f"{100 * count / rows / top_k:.1f} %" for count in low]
 
 
-def lists_of(values, width, every=EVERY):
-    return (values[first:first + width] for first in range(0, len(values), every * width))
+def lists_of(values, width, stride=EVERY):
+    return (values[first:first + width] for first in range(0, len(values), stride * width))
 
 
 def habits(file):
@@ -30,18 +30,18 @@ def habits(file):
     chosen = routing.values_of(file, "experts")
     offsets = set(routing.values_of(file, "request_offsets"))
     counts = [collections.Counter() for _ in range(layers)]
-    before, again, could = {}, 0, 0
+    previous, repeated, could = {}, 0, 0
     for token in range(tokens):
         for layer in range(layers):
             first = (token * layers + layer) * top_k
-            now = set(chosen[first:first + top_k])
-            counts[layer].update(now)
+            current = set(chosen[first:first + top_k])
+            counts[layer].update(current)
             if token not in offsets:
-                again += len(now & before[layer])
+                repeated += len(current & previous[layer])
                 could += top_k
-            before[layer] = now
+            previous[layer] = current
     of_quarter = sum(n for count in counts for _, n in count.most_common(experts // 4))
-    return [f"{100 * of_quarter / (tokens * layers * top_k):.1f} %", f"{100 * again / could:.1f} %"]
+    return [f"{100 * of_quarter / (tokens * layers * top_k):.1f} %", f"{100 * repeated / could:.1f} %"]
 
 
 def alike(work):

@@ -6,20 +6,20 @@ import settings
 
 DEMO = settings.PROJECT / "configs" / "demo"
 EXPERTS = 192
-ALPHAS = [at / 20 for at in range(13)]
+ALPHAS = [step / 20 for step in range(13)]
 TOLERANCE = 1  # percent of perplexity at the paper's alpha
 
 
 def windows_of(work):
     """A file with so many windows of each kind of text, and how many"""
-    count = int(work.given.windows)
-    if work.given.quick:
+    count = int(work.arguments.windows)
+    if work.arguments.quick:
         return settings.HERE / "windows.json"
     texts = json.loads((settings.PROJECT / "tests" / "data" / "demo_perplexity.json").read_text())
-    out = work.new_file("windows.json")
-    out.write_text(json.dumps({name: {"windows": of["windows"][:count]}
-                               for name, of in texts.items()}))
-    return out
+    file = work.new_file("windows.json")
+    file.write_text(json.dumps({name: {"windows": text["windows"][:count]}
+                                for name, text in texts.items()}))
+    return file
 
 
 def evaluate(work, windows, setting, alpha):
@@ -29,35 +29,35 @@ def evaluate(work, windows, setting, alpha):
                                 "-"))
 
 
-def change(told, own):
-    return 100 * (told["perplexity"] / own["perplexity"] - 1)
+def change(result, baseline):
+    return 100 * (result["perplexity"] / baseline["perplexity"] - 1)
 
 
 def main():
-    given = settings.arguments("Table IV's shape: perplexity against alpha",
-                               [("--windows", 2, "windows of 257 ids of each text; default: 2")])
-    work = settings.session(given)
+    arguments = settings.arguments("Table IV's shape: perplexity against alpha",
+                                   [("--windows", 2, "windows of 257 ids of each text; default: 2")])
+    work = settings.session(arguments)
     windows, rows, plain, found = windows_of(work), [], None, {}
-    for alpha in [0, 0.35, 0.6] if given.quick else ALPHAS:
-        told = evaluate(work, windows, settings.SETTINGS[0], alpha)
-        plain = plain or told
-        counts = told["report"]["experts"]
-        found[alpha] = change(told, plain)
-        rows.append([f"{alpha:.2f}", f"{told['perplexity']:.3f}", f"{found[alpha]:+.2f} %",
+    for alpha in [0, 0.35, 0.6] if arguments.quick else ALPHAS:
+        result = evaluate(work, windows, settings.SETTINGS[0], alpha)
+        plain = plain or result
+        counts = result["report"]["experts"]
+        found[alpha] = change(result, plain)
+        rows.append([f"{alpha:.2f}", f"{result['perplexity']:.3f}", f"{found[alpha]:+.2f} %",
                      *(f"{change(part, plain['parts'][name]):+.1f} %"
-                       for name, part in told["parts"].items()),
+                       for name, part in result["parts"].items()),
                      f"{100 * counts['substituted'] / counts['requested']:.1f} %",
                      f"{100 * counts['hit_rate']:.1f} %"])
         # Without substitution the model's own routing stands, to the bit.
         work.require(alpha > 0 or counts["substituted"] == 0 and
-                     told["perplexity"] == evaluate_own(told), "alpha 0 changes the model")
+                     result["perplexity"] == evaluate_own(result), "alpha 0 changes the model")
     settings.table(f"demo model, {plain['tokens']} tokens, S1's share of the experts resident",
                    ["alpha", "perplexity", "change", *plain["parts"], "subst.", "hits"], rows)
     rows = []
-    for setting in [] if given.quick else settings.SETTINGS:
-        told = evaluate(work, windows, setting, setting["alpha"])
-        rows.append([setting["name"], f"{setting['alpha']}", f"{told['perplexity']:.3f}",
-                     f"{change(told, plain):+.2f} %"])
+    for setting in [] if arguments.quick else settings.SETTINGS:
+        result = evaluate(work, windows, setting, setting["alpha"])
+        rows.append([setting["name"], f"{setting['alpha']}", f"{result['perplexity']:.3f}",
+                     f"{change(result, plain):+.2f} %"])
     if rows:
         settings.table("At the paper's alpha, and with each setting's share resident",
                        ["", "alpha", "perplexity", "change"], rows)
@@ -65,8 +65,8 @@ def main():
     work.end()
 
 
-def evaluate_own(told):
-    return told.get("own_routing", told)["perplexity"]
+def evaluate_own(result):
+    return result.get("own_routing", result)["perplexity"]
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ enum class activation_form : uint8_t {
 
 // The usual form for each format. Other engines multiply int4 of safetensors, fp8, f16 and mxfp4 of
 // gpt-oss with activations of 16 bits. Here these formats meet float32.
-constexpr activation_form practice_of(weight_type type) {
+constexpr activation_form usual_form_of(weight_type type) {
     const weight_format &format = format_of(type);
     if (type == weight_type::bf16) return activation_form::bfloats;
     return format.order == value_order::groups && format.gguf_id != no_gguf_id
@@ -23,10 +23,10 @@ constexpr activation_form practice_of(weight_type type) {
                : activation_form::floats;
 }
 constexpr activation_form form_of(arithmetic mode, weight_type type) {
-    const activation_form practice = practice_of(type);
+    const activation_form usual_form = usual_form_of(type);
     const bool rounds = mode == arithmetic::fast ||
-                        (mode == arithmetic::by_format && practice == activation_form::codes);
-    return rounds ? practice : activation_form::floats;
+                        (mode == arithmetic::by_format && usual_form == activation_form::codes);
+    return rounds ? usual_form : activation_form::floats;
 }
 
 }  // namespace moorage::core

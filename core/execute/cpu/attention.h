@@ -24,15 +24,15 @@ template <class Body>
 void each_token(thread_pool &pool, uint32_t tokens, const Body &body) {
     constexpr uint32_t worth_a_round = 8;
     if (tokens >= worth_a_round)
-        pool.each(tokens, [&](uint32_t token) { body(token); });
+        pool.parallel_for(tokens, [&](uint32_t token) { body(token); });
     else
         for (uint32_t token = 0; token < tokens; ++token) body(token);
 }
 
 class attention_block {
 public:
-    // `of` and `pool` are borrowed.
-    attention_block(const model &of, thread_pool &pool, kv_cache cache, uint32_t tokens_max);
+    // `model` and `pool` are borrowed.
+    attention_block(const model &model, thread_pool &pool, kv_cache cache, uint32_t tokens_max);
     ~attention_block();
 
     void begin(const pass &tokens);
@@ -41,7 +41,7 @@ public:
     void operator()(uint32_t layer, const_rows input, rows output);
     uint64_t memory_bytes() const;
     // Floats of scratch for one token.
-    static uint64_t scratch_values(const model_config &of);
+    static uint64_t scratch_values(const model_config &config);
 
 private:
     void grouped(uint32_t layer, const attention_weights &weights, const_rows input);
@@ -57,7 +57,7 @@ private:
         std::vector<matrix> value_up;  // [heads] of [value_dim, kv_lora_rank]
     };
     void absorb_keys(const model_weights &weights);
-    void absorb(const matrix &source, std::byte *target, latent_matrices &out) const;
+    void absorb(const matrix &source, std::byte *target, latent_matrices &matrices) const;
 
     const model &model_;
     const model_config &config_;
@@ -67,7 +67,7 @@ private:
     uint32_t tokens_ = 0;
     std::vector<uint32_t> streams_, positions_, starts_, window_starts_;  // [tokens]
     std::vector<float> cosines_, sines_;                                  // [tokens, pairs]
-    rope_turns turns_;
+    rope_rotations turns_;
 
     // Per token: projected queries, keys and values. Latent: queries moved to the compressed space,
     // and outputs in it. mixed_: outputs of the heads.
@@ -75,7 +75,7 @@ private:
     std::vector<const float *> key_caches_, value_caches_;  // [tokens] of the layer at hand
     std::vector<product> products_;                         // [heads]
     std::vector<latent_matrices> latent_;                   // [layers]
-    std::vector<std::byte> turned_;                         // memory of the matrices from absorb()
+    std::vector<std::byte> absorbed_bytes_;                 // memory of the matrices from absorb()
 };
 
 }  // namespace moorage::core

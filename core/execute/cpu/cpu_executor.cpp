@@ -13,24 +13,24 @@ namespace moorage::core {
 cpu_executor::cpu_executor(const cpu_executor_options &options)
     : turns_executor(options.transfers_max, nullptr),
       options_(options),
-      experts_(options.of->config().experts),
-      intermediate_(options.of->config().moe_intermediate),
-      weights_{experts_of(*options.of)},
+      experts_(options.source_model->config().experts),
+      intermediate_(options.source_model->config().moe_intermediate),
+      weights_{experts_of(*options.source_model)},
       begun_ns_(steady_ns()) {
-    if (!options.small) return;
-    weights_[1] = experts_of(*options.small);
-    small_unit_ = options.small->config().part_unit;
+    if (!options.small_model) return;
+    weights_[1] = experts_of(*options.small_model);
+    small_unit_ = options.small_model->config().part_unit;
 }
 
 result<std::unique_ptr<cpu_executor>> cpu_executor::create(const cpu_executor_options &options) {
     assert((!options.beside || options.in_place) && "one thing to wait for");
-    std::unique_ptr<cpu_executor> made(new cpu_executor(options));
-    if (options.in_place) return made;
-    if (const status done = made->take_slots(); !done) return done.failure();
-    auto link = load_link::create(*options.of, options.from_disk, options.small);
+    std::unique_ptr<cpu_executor> executor(new cpu_executor(options));
+    if (options.in_place) return executor;
+    if (const status done = executor->take_slots(); !done) return done.failure();
+    auto link = load_link::create(*options.source_model, options.from_disk, options.small_model);
     if (!link) return link.failure();
-    made->link_ = std::move(*link);
-    return made;
+    executor->link_ = std::move(*link);
+    return executor;
 }
 
 status cpu_executor::take_slots() {
@@ -38,26 +38,26 @@ status cpu_executor::take_slots() {
     assert(places.rows() == intermediate_);
     // Layers may be of different types; an arena's rows are as wide as the widest.
     for (const auto &version : weights_)
-        for (const mlp_weights *one : version) {
-            const uint64_t bytes = segment_image(*one, 0, intermediate_).bytes();
+        for (const mlp_weights *expert : version) {
+            const uint64_t bytes = segment_image(*expert, 0, intermediate_).bytes();
             row_bytes_ = std::max(row_bytes_, (bytes + intermediate_ - 1) / intermediate_);
         }
-    const std::string what =
+    const std::string purpose =
         format("the arena of {} expert slots", places.rows_total() / places.rows());
-    const auto remedied = [](const error &of) {
-        return error{of.text + "; lower [memory] experts"};
+    const auto remedied = [](const error &reason) {
+        return error{reason.text + "; lower [memory] experts"};
     };
-    auto memory = memory_block::create(row_bytes_ * places.rows_total(), what);
+    auto memory = memory_block::create(row_bytes_ * places.rows_total(), purpose);
     if (!memory) return remedied(memory.failure());
     memory_ = std::move(*memory);
-    if (const status there = memory_.touch(what); !there) return remedied(there.failure());
+    if (const status touched = memory_.touch(purpose); !touched) return remedied(touched.failure());
     return success();
 }
 
 std::byte *cpu_executor::address(uint32_t page, uint8_t segment) const {
-    const uint64_t at = options_.places->row_of(page, segment);
-    assert(at != MOORAGE_NEVER);
-    return row(at);
+    const uint64_t first_row = options_.places->row_of(page, segment);
+    assert(first_row != MOORAGE_NEVER);
+    return row(first_row);
 }
 
 void cpu_executor::begin(const pass &tokens) {
@@ -82,44 +82,44 @@ void cpu_executor::send(const link_piece &piece) {
     const auto image = [&](uint8_t segment) {
         return piece.segments & segment ? address(piece.page, segment) : nullptr;
     };
-    const bool split = options_.places->split(piece.page / experts_);
+    const bool split = options_.places->is_split(piece.page / experts_);
     link_->send(piece, options_.places->top_rows(piece.page / experts_),
                 {image(first_segment), split ? image(last_segment) : nullptr});
 }
 
-bool cpu_executor::take_beside(completion &out) {
-    if (!options_.beside || !options_.beside->take(out)) return false;
+bool cpu_executor::take_beside(completion &completed) {
+    if (!options_.beside || !options_.beside->take(completed)) return false;
     failure_ = options_.beside->failure();
     failed_ = !failure_.empty();
     return true;
 }
 
-bool cpu_executor::take_piece(completion &out) {
-    if (take_beside(out)) return true;
+bool cpu_executor::take_piece(completion &completed) {
+    if (take_beside(completed)) return true;
     if (!at_once_.empty()) {
-        out = at_once_.front();
+        completed = at_once_.front();
         at_once_.pop();
         return true;
     }
-    if (!link_ || !link_->ended()) return false;
+    if (!link_ || !link_->try_finish()) return false;
     if (!link_->failure().empty() && !failed_) {
         failed_ = true;
         failure_ = link_->failure();
     }
-    end_piece(link_h2d, link_->duration_ns(), out);
+    end_piece(link_h2d, link_->duration_ns(), completed);
     return true;
 }
 
-void cpu_executor::compute(const operation &one) {
-    switch (one.kind) {
+void cpu_executor::compute(const operation &next) {
+    switch (next.kind) {
         case event_kind::gate:
-            return options_.compute->attention(one.layer);
+            return options_.compute->run_attention(next.layer);
         case event_kind::prediction:
-            return options_.compute->predict(one.layer, predict_from_);
+            return options_.compute->predict(next.layer, predict_from_);
         case event_kind::moved:
-            return move(one);
+            return move(next);
         default:
-            return options_.compute->head();
+            return options_.compute->run_head();
     }
 }
 
@@ -135,21 +135,23 @@ void cpu_executor::compute(std::span<const operation> experts) {
     calls_.clear();
     views_.clear();
     views_.reserve(experts.size());
-    for (const operation &one : experts) {
-        const bool bottom = one.segments == last_segment, whole = one.segments == MOORAGE_WHOLE;
-        const uint32_t top = options_.places->top_rows(one.page / experts_);
+    for (const operation &expert : experts) {
+        const bool bottom = expert.segments == last_segment,
+                   whole = expert.segments == MOORAGE_WHOLE;
+        const uint32_t top = options_.places->top_rows(expert.page / experts_);
         const uint32_t first = bottom ? top : 0;
         const uint32_t end = whole || bottom ? intermediate_ : top;
-        const mlp_weights *weights = one.version == 0 ? nullptr : &weights_of(one);
+        const mlp_weights *weights = expert.version == 0 ? nullptr : &weights_of(expert);
         if (!in_place) {
-            const segment_image image(weights_of(one), first, end - first);
-            views_.push_back(image.view(address(one.page, bottom ? last_segment : first_segment)));
+            const segment_image image(weights_of(expert), first, end - first);
+            views_.push_back(
+                image.view(address(expert.page, bottom ? last_segment : first_segment)));
             weights = &views_.back();
         }
-        calls_.push_back(
-            {one.page % experts_, first, end - first, weights, one.version == 0 ? 0 : small_unit_});
+        calls_.push_back({expert.page % experts_, first, end - first, weights,
+                          expert.version == 0 ? 0 : small_unit_});
     }
-    options_.compute->experts(layer_, calls_);
+    options_.compute->run_experts(layer_, calls_);
 }
 
 }  // namespace moorage::core

@@ -21,7 +21,7 @@
 namespace moorage::core {
 
 struct cpu_executor_options {
-    const model *of = nullptr;
+    const model *source_model = nullptr;
     cpu_model *compute = nullptr;
     const arena *places = nullptr;
     uint32_t transfers_max = 0;
@@ -29,8 +29,8 @@ struct cpu_executor_options {
     // The files are larger than memory: loads read them past the page cache (disk_reader.h), and
     // nothing is computed from the mapping.
     bool from_disk = false;
-    side_work *beside = nullptr;   // null: nothing. Otherwise loads copy nothing (in_place)
-    const model *small = nullptr;  // the experts' second version; null: there is none
+    side_work *beside = nullptr;         // null: nothing. Otherwise loads copy nothing (in_place)
+    const model *small_model = nullptr;  // the experts' second version; null: there is none
 };
 
 class cpu_executor final : public turns_executor<cpu_executor> {
@@ -58,10 +58,10 @@ private:
     explicit cpu_executor(const cpu_executor_options &options);
     status take_slots();
     void compute(std::span<const operation> experts);
-    void compute(const operation &one);
+    void compute(const operation &next);
     void move(const operation &work);
-    bool take_piece(completion &out);
-    bool take_beside(completion &out);
+    bool take_piece(completion &completed);
+    bool take_beside(completion &completed);
     void wait_for_piece() {
         options_.beside ? options_.beside->wait() : link_->help(options_.compute->pool());
     }
@@ -69,8 +69,8 @@ private:
     uint64_t time_ns() const { return steady_ns() - begun_ns_; }
     std::byte *row(uint64_t row) const { return memory_.data() + row * row_bytes_; }
     std::byte *address(uint32_t page, uint8_t segment) const;
-    const mlp_weights &weights_of(const operation &one) const {
-        return *weights_[one.version][one.page];
+    const mlp_weights &weights_of(const operation &expert) const {
+        return *weights_[expert.version][expert.page];
     }
 
     cpu_executor_options options_;

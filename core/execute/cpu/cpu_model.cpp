@@ -15,18 +15,19 @@ namespace moorage::core {
 namespace {
 
 // Floats of scratch of a pass besides those of attention.
-double scratch_floats(const model_config &of, const cpu_model_limits &limits) {
-    const double hidden = of.hidden, tokens = limits.tokens_max;
-    const double per_token = hidden * 4 + hidden * of.top_k + 2.0 * of.experts + 1 +
-                             static_cast<double>(attention_block::scratch_values(of));
+double scratch_floats(const model_config &config, const cpu_model_limits &limits) {
+    const double hidden = config.hidden, tokens = limits.tokens_max;
+    const double per_token = hidden * 4 + hidden * config.top_k + 2.0 * config.experts + 1 +
+                             static_cast<double>(attention_block::scratch_values(config));
     const double predicted = limits.predict ? 2 * hidden * tokens : 0;
-    const double kept = limits.keep_hidden ? (of.layers + 1.0) * hidden * tokens : 0;
-    return per_token * tokens + predicted + kept + limits.outputs_max * (hidden + of.vocabulary);
+    const double kept = limits.keep_hidden ? (config.layers + 1.0) * hidden * tokens : 0;
+    return per_token * tokens + predicted + kept +
+           limits.outputs_max * (hidden + config.vocabulary);
 }
 
-status check_memory(const model_config &of, const cpu_model_limits &limits) {
-    const double caches = kv_cache::bytes_wanted(of, {limits.streams, limits.context_max});
-    const double scratch = scratch_floats(of, limits) * sizeof(float);
+status check_memory(const model_config &config, const cpu_model_limits &limits) {
+    const double caches = kv_cache::bytes_wanted(config, {limits.streams, limits.context_max});
+    const double scratch = scratch_floats(config, limits) * sizeof(float);
     const auto available = static_cast<double>(memory_available_bytes());
     if (caches + scratch <= available) return success();
     return error{
@@ -40,17 +41,17 @@ status check_memory(const model_config &of, const cpu_model_limits &limits) {
 }  // namespace
 
 struct cpu_model::state {
-    state(const model &made, thread_pool &threads, const cpu_model_limits &of, kv_cache cache)
-        : whole(made),
-          config(made.config()),
-          weights(made.weights()),
+    state(const model &model, thread_pool &threads, const cpu_model_limits &limits, kv_cache cache)
+        : source_model(model),
+          config(model.config()),
+          weights(model.weights()),
           pool(threads),
-          limits(of),
-          moe_layers(made.config().moe_layers()),
-          attention(made, threads, std::move(cache), of.tokens_max),
+          limits(limits),
+          moe_layers(model.config().moe_layers()),
+          attention(model, threads, std::move(cache), limits.tokens_max),
           mlp(threads) {}
 
-    const model &whole;
+    const model &source_model;
     const model_config &config;
     const model_weights &weights;
     thread_pool &pool;
@@ -83,25 +84,26 @@ struct cpu_model::state {
     std::vector<mlp_call> calls;          // of one loop
     std::vector<mlp_weights> parts;       // [experts] views that calls point to
 
-    rows of(std::vector<float> &values) const { return {values.data(), config.hidden}; }
+    rows hidden_rows(std::vector<float> &values) const { return {values.data(), config.hidden}; }
     void reserve();
     void keep_hidden(uint32_t index);
     void add_branch(std::vector<float> &stream);
-    void normalise_all(const norm_weights &by, const std::vector<float> &from,
-                       std::vector<float> &into);
-    void attend(uint32_t at, std::vector<float> &stream, std::vector<float> &input);
-    void run_dense(uint32_t at, std::vector<float> &stream, std::vector<float> &input);
+    void normalise_all(const norm_weights &norm, const std::vector<float> &source,
+                       std::vector<float> &target);
+    void attend(uint32_t layer_index, std::vector<float> &stream, std::vector<float> &input);
+    void run_dense(uint32_t layer_index, std::vector<float> &stream, std::vector<float> &input);
     void run_dense_until(uint32_t end);
     void finish_experts();
-    void add_experts(const std::vector<uint8_t> &which, std::vector<float> &stream);
+    void add_experts(const std::vector<uint8_t> &included, std::vector<float> &stream);
     void gate();
-    void finish_shared(uint32_t at);
-    void predict(uint32_t layer, std::span<const uint32_t> there);
-    void add_shared(uint32_t at);
-    mlp_call call_of(const mlp_weights &of, uint32_t intermediate, std::vector<float> &input) const;
+    void finish_shared(uint32_t layer_index);
+    void predict(uint32_t layer, std::span<const uint32_t> ready_experts);
+    void add_shared(uint32_t layer_index);
+    mlp_call call_of(const mlp_weights &projections, uint32_t intermediate,
+                     std::vector<float> &input) const;
     // Rows [first, first + count) of an expert that was chosen; `part` keeps a view of them.
-    mlp_call call_of_expert(uint32_t layer, const expert_call &of, mlp_weights &part);
-    bool chosen(uint32_t expert) const {
+    mlp_call call_of_expert(uint32_t layer, const expert_call &request, mlp_weights &part);
+    bool is_chosen(uint32_t expert) const {
         return ranks != 0 && expert_begins[expert] != expert_begins[expert + 1];
     }
 };
@@ -136,8 +138,8 @@ void cpu_model::state::reserve() {
 void cpu_model::state::keep_hidden(uint32_t index) {
     if (!limits.keep_hidden) return;
     const size_t values = size_t{tokens} * config.hidden;
-    const std::vector<float> &from = index == config.layers ? normed : residual;
-    std::copy_n(from.begin(), values,
+    const std::vector<float> &source = index == config.layers ? normed : residual;
+    std::copy_n(source.begin(), values,
                 hidden_states.begin() + static_cast<ptrdiff_t>(index * values));
 }
 
@@ -145,37 +147,38 @@ void cpu_model::state::add_branch(std::vector<float> &stream) {
     const size_t hidden = config.hidden;
     const auto multiplier = static_cast<float>(config.residual_multiplier);
     each_token(pool, tokens, [&](uint32_t token) {
-        float *to = &stream[token * hidden];
+        float *target = &stream[token * hidden];
         const float *add = &branch[token * hidden];
-        for (size_t i = 0; i < hidden; ++i) to[i] += multiplier * add[i];
+        for (size_t i = 0; i < hidden; ++i) target[i] += multiplier * add[i];
     });
 }
 
-void cpu_model::state::normalise_all(const norm_weights &by, const std::vector<float> &from,
-                                     std::vector<float> &into) {
+void cpu_model::state::normalise_all(const norm_weights &norm, const std::vector<float> &source,
+                                     std::vector<float> &target) {
     const size_t hidden = config.hidden;
     const auto epsilon = static_cast<float>(config.norm_epsilon);
     each_token(pool, tokens, [&](uint32_t token) {
-        normalise(config.norm, by, epsilon, 1, config.hidden, {&from[token * hidden], hidden},
-                  {&into[token * hidden], hidden});
+        normalise(config.norm, norm, epsilon, 1, config.hidden, {&source[token * hidden], hidden},
+                  {&target[token * hidden], hidden});
     });
 }
 
-// Attention of layer `at` into the residual stream, and what its MLP sees into `input`.
-void cpu_model::state::attend(uint32_t at, std::vector<float> &stream, std::vector<float> &input) {
-    const layer_weights &by = weights.layers[at];
-    normalise_all(by.attention_norm, stream, input);
-    attention(at, of(input), of(branch));
+// Attention of layer `layer_index` into the residual stream, and what its MLP sees into `input`.
+void cpu_model::state::attend(uint32_t layer_index, std::vector<float> &stream,
+                              std::vector<float> &input) {
+    const layer_weights &norms = weights.layers[layer_index];
+    normalise_all(norms.attention_norm, stream, input);
+    attention(layer_index, hidden_rows(input), hidden_rows(branch));
     add_branch(stream);
-    normalise_all(by.mlp_norm, stream, input);
+    normalise_all(norms.mlp_norm, stream, input);
 }
 
-mlp_call cpu_model::state::call_of(const mlp_weights &by, uint32_t intermediate,
+mlp_call cpu_model::state::call_of(const mlp_weights &projections, uint32_t intermediate,
                                    std::vector<float> &input) const {
     mlp_call call{};
-    call.weights = &by;
+    call.weights = &projections;
     call.intermediate = call.count = intermediate;
-    call.unit = part_unit_of(by.down);
+    call.unit = part_unit_of(projections.down);
     call.activation = config.activation;
     call.limit = static_cast<float>(config.activation_limit);
     call.tokens = tokens;
@@ -183,11 +186,11 @@ mlp_call cpu_model::state::call_of(const mlp_weights &by, uint32_t intermediate,
     return call;
 }
 
-void cpu_model::state::run_dense(uint32_t at, std::vector<float> &stream,
+void cpu_model::state::run_dense(uint32_t layer_index, std::vector<float> &stream,
                                  std::vector<float> &input) {
-    attend(at, stream, input);
-    mlp_call call = call_of(weights.layers[at].dense, config.dense_intermediate, input);
-    call.output = of(branch);
+    attend(layer_index, stream, input);
+    mlp_call call = call_of(weights.layers[layer_index].dense, config.dense_intermediate, input);
+    call.output = hidden_rows(branch);
     mlp(call);
     add_branch(stream);
 }
@@ -208,56 +211,59 @@ void cpu_model::state::finish_experts() {
     add_experts(computed, residual);
 }
 
-void cpu_model::state::finish_shared(uint32_t at) {
+void cpu_model::state::finish_shared(uint32_t layer_index) {
     calls.clear();
-    add_shared(at);
+    add_shared(layer_index);
     if (!calls.empty()) mlp(calls);
 }
 
-// Adds the results of the rows of `which` and of the shared expert to the stream. Ranks are added
-// in their order, whatever the order of computing.
-void cpu_model::state::add_experts(const std::vector<uint8_t> &which, std::vector<float> &stream) {
+// Adds the results of the rows of `included` and of the shared expert to the stream. Ranks are
+// added in their order, whatever the order of computing.
+void cpu_model::state::add_experts(const std::vector<uint8_t> &included,
+                                   std::vector<float> &stream) {
     const size_t hidden = config.hidden;
     const auto multiplier = static_cast<float>(config.residual_multiplier);
     each_token(pool, tokens, [&](uint32_t token) {
-        float *sum = &branch[token * hidden], *to = &stream[token * hidden];
+        float *sum = &branch[token * hidden], *target = &stream[token * hidden];
         std::fill_n(sum, hidden, 0.0F);
         for (uint32_t rank = 0; rank < ranks; ++rank) {
-            const size_t item = size_t{token} * ranks + rank;
-            const uint32_t row = row_of[item];
-            if (row >= which.size() || which[row] == 0) continue;
-            const float weight = route_weights[item];
-            const float *from = &expert_outputs[row * hidden];
-            for (size_t i = 0; i < hidden; ++i) sum[i] += weight * from[i];
+            const size_t choice = size_t{token} * ranks + rank;
+            const uint32_t row = row_of[choice];
+            if (row >= included.size() || included[row] == 0) continue;
+            const float weight = route_weights[choice];
+            const float *expert_output = &expert_outputs[row * hidden];
+            for (size_t i = 0; i < hidden; ++i) sum[i] += weight * expert_output[i];
         }
         if (config.shared_intermediate != 0) {
             // Added: 0, unless the logit is no finite number, which the sigmoid would hide.
             const float logit = config.shared_gate ? shared_gate[token] : 0.0F;
             const float gate =
                 config.shared_gate ? 1 / (1 + std::exp(-logit)) + (logit - logit) : 1.0F;
-            const float *from = &shared[token * hidden];
-            for (size_t i = 0; i < hidden; ++i) sum[i] += gate * from[i];
+            const float *shared_output = &shared[token * hidden];
+            for (size_t i = 0; i < hidden; ++i) sum[i] += gate * shared_output[i];
         }
-        for (size_t i = 0; i < hidden; ++i) to[i] += multiplier * sum[i];
+        for (size_t i = 0; i < hidden; ++i) target[i] += multiplier * sum[i];
     });
 }
 
 // Router logits of the layer at hand, and of the next one as a prediction.
 void cpu_model::state::gate() {
-    const layer_weights &at = weights.layers[layer];
-    const const_rows input = of(normed);
-    product all[3];
+    const layer_weights &current = weights.layers[layer];
+    const const_rows input = hidden_rows(normed);
+    product products[3];
     size_t count = 0;
-    all[count++] = {&at.router, input, {router_logits.data(), config.experts}, at.router_bias};
+    products[count++] = {
+        &current.router, input, {router_logits.data(), config.experts}, current.router_bias};
     if (limits.predict) {
-        const auto here = std::ranges::find(moe_layers, layer);
-        const bool last = here + 1 == moe_layers.end();
-        const layer_weights &next = weights.layers[last ? moe_layers.front() : *(here + 1)];
-        all[count++] = {
+        const auto position = std::ranges::find(moe_layers, layer);
+        const bool last = position + 1 == moe_layers.end();
+        const layer_weights &next = weights.layers[last ? moe_layers.front() : *(position + 1)];
+        products[count++] = {
             &next.router, input, {next_logits.data(), config.experts}, next.router_bias};
     }
-    if (config.shared_gate) all[count++] = {&at.shared_gate, input, {shared_gate.data(), 1}};
-    multiply(pool, tokens, {all, count});
+    if (config.shared_gate)
+        products[count++] = {&current.shared_gate, input, {shared_gate.data(), 1}};
+    multiply(pool, tokens, {products, count});
     shared_due = config.shared_intermediate != 0;
 }
 
@@ -265,11 +271,11 @@ void cpu_model::state::gate() {
 // next router, on a residual stream of its own. It leaves keys and values of a guess at positions
 // of this pass, in the caches of its layers. Nobody reads them before those layers' own attention
 // has written the true ones there.
-void cpu_model::state::predict(uint32_t moe_layer, std::span<const uint32_t> there) {
+void cpu_model::state::predict(uint32_t moe_layer, std::span<const uint32_t> ready_experts) {
     finish_shared(moe_layers[moe_layer]);
     counted.assign(computed.size(), 0);
-    for (const uint32_t expert : there) {
-        if (!chosen(expert)) continue;
+    for (const uint32_t expert : ready_experts) {
+        if (!is_chosen(expert)) continue;
         for (uint32_t row = expert_begins[expert]; row < expert_begins[expert + 1]; ++row)
             counted[row] = computed[row];
     }
@@ -277,35 +283,37 @@ void cpu_model::state::predict(uint32_t moe_layer, std::span<const uint32_t> the
     std::copy_n(residual.begin(), values, ahead.begin());
     add_experts(counted, ahead);
     const uint32_t next = moe_layers[moe_layer + 1];
-    for (uint32_t at = moe_layers[moe_layer] + 1; at < next; ++at)
-        run_dense(at, ahead, ahead_normed);
+    for (uint32_t dense_layer = moe_layers[moe_layer] + 1; dense_layer < next; ++dense_layer)
+        run_dense(dense_layer, ahead, ahead_normed);
     attend(next, ahead, ahead_normed);
     const product gate{&weights.layers[next].router,
-                       of(ahead_normed),
+                       hidden_rows(ahead_normed),
                        {next_logits.data(), config.experts},
                        weights.layers[next].router_bias};
     multiply(pool, tokens, {&gate, 1});
 }
 
 // The shared expert waits for the routed ones: one parallel loop for all of them.
-void cpu_model::state::add_shared(uint32_t at) {
+void cpu_model::state::add_shared(uint32_t layer_index) {
     if (!shared_due) return;
     shared_due = false;
-    calls.push_back(call_of(weights.layers[at].shared, config.shared_intermediate, normed));
-    calls.back().output = of(shared);
+    calls.push_back(
+        call_of(weights.layers[layer_index].shared, config.shared_intermediate, normed));
+    calls.back().output = hidden_rows(shared);
 }
 
-result<std::unique_ptr<cpu_model>> cpu_model::create(const model &of, thread_pool &pool,
+result<std::unique_ptr<cpu_model>> cpu_model::create(const model &model, thread_pool &pool,
                                                      const cpu_model_limits &limits) {
-    if (const status enough = check_memory(of.config(), limits); !enough) return enough.failure();
-    auto cache = kv_cache::create(of.config(), {limits.streams, limits.context_max});
+    if (const status enough = check_memory(model.config(), limits); !enough)
+        return enough.failure();
+    auto cache = kv_cache::create(model.config(), {limits.streams, limits.context_max});
     if (!cache) return cache.failure();
-    auto made = std::make_unique<state>(of, pool, limits, std::move(*cache));
-    made->reserve();
-    return std::unique_ptr<cpu_model>(new cpu_model(std::move(made)));
+    auto new_state = std::make_unique<state>(model, pool, limits, std::move(*cache));
+    new_state->reserve();
+    return std::unique_ptr<cpu_model>(new cpu_model(std::move(new_state)));
 }
 
-cpu_model::cpu_model(std::unique_ptr<state> made) : state_(std::move(made)) {}
+cpu_model::cpu_model(std::unique_ptr<state> new_state) : state_(std::move(new_state)) {}
 cpu_model::~cpu_model() = default;
 
 void cpu_model::begin(const pass &tokens) {
@@ -330,7 +338,7 @@ void cpu_model::begin(const pass &tokens) {
     s.attention.begin(tokens);
 }
 
-void cpu_model::attention(uint32_t layer) {
+void cpu_model::run_attention(uint32_t layer) {
     state &s = *state_;
     assert(layer < s.moe_layers.size() && s.layer <= s.moe_layers[layer]);
     s.finish_experts();
@@ -362,31 +370,32 @@ void cpu_model::route(std::span<const uint32_t> chosen, std::span<const float> w
     s.gathered.resize(rows_all);
     s.computed.assign(rows_all, 0);
     s.expert_outputs.resize(size_t{rows_all} * s.config.hidden);
-    for (size_t item = 0; item < chosen.size(); ++item) {
-        if (chosen[item] >= s.config.experts) continue;
-        const uint32_t row = s.expert_begins[chosen[item]]++;
-        s.gathered[row] = static_cast<uint32_t>(item / s.ranks);
-        s.row_of[item] = row;
+    for (size_t choice = 0; choice < chosen.size(); ++choice) {
+        if (chosen[choice] >= s.config.experts) continue;
+        const uint32_t row = s.expert_begins[chosen[choice]]++;
+        s.gathered[row] = static_cast<uint32_t>(choice / s.ranks);
+        s.row_of[choice] = row;
     }
     // The counters ran to the ends of their experts, which are the begins of the next ones.
     std::copy_backward(s.expert_begins.begin(), s.expert_begins.end() - 1, s.expert_begins.end());
     s.expert_begins.front() = 0;
 }
 
-mlp_call cpu_model::state::call_of_expert(uint32_t at, const expert_call &of, mlp_weights &part) {
-    assert(at < moe_layers.size() && of.expert < config.experts);
-    assert(of.count != 0 && of.first + of.count <= config.moe_intermediate);
-    const mlp_weights &whole = weights.layers[moe_layers[at]].experts[of.expert];
-    const mlp_weights *by = of.from != nullptr ? of.from : &whole;
-    if (of.from == nullptr && of.count != config.moe_intermediate) {
-        part = segment_image(whole, of.first, of.count).in_place();
-        by = &part;
+mlp_call cpu_model::state::call_of_expert(uint32_t moe_layer, const expert_call &request,
+                                          mlp_weights &part) {
+    assert(moe_layer < moe_layers.size() && request.expert < config.experts);
+    assert(request.count != 0 && request.first + request.count <= config.moe_intermediate);
+    const mlp_weights &whole = weights.layers[moe_layers[moe_layer]].experts[request.expert];
+    const mlp_weights *source = request.weights != nullptr ? request.weights : &whole;
+    if (request.weights == nullptr && request.count != config.moe_intermediate) {
+        part = segment_image(whole, request.first, request.count).in_place();
+        source = &part;
     }
-    mlp_call call = call_of(*by, config.moe_intermediate, normed);
-    call.unit = of.unit != 0 ? of.unit : config.part_unit;
-    call.first = of.first;
-    call.count = of.count;
-    const uint32_t begin = expert_begins[of.expert], end = expert_begins[of.expert + 1];
+    mlp_call call = call_of(*source, config.moe_intermediate, normed);
+    call.unit = request.unit != 0 ? request.unit : config.part_unit;
+    call.first = request.first;
+    call.count = request.count;
+    const uint32_t begin = expert_begins[request.expert], end = expert_begins[request.expert + 1];
     call.tokens = end - begin;
     call.gathered = gathered.data() + begin;
     call.output = {expert_outputs.data() + size_t{begin} * config.hidden, config.hidden};
@@ -396,30 +405,30 @@ mlp_call cpu_model::state::call_of_expert(uint32_t at, const expert_call &of, ml
 }
 
 void cpu_model::expert(uint32_t layer, uint32_t expert, uint32_t first, uint32_t count,
-                       const mlp_weights *from) {
+                       const mlp_weights *part_weights) {
     state &s = *state_;
-    if (!s.chosen(expert)) return;
+    if (!s.is_chosen(expert)) return;
     mlp_weights part;
-    s.mlp(s.call_of_expert(layer, {expert, first, count, from}, part));
+    s.mlp(s.call_of_expert(layer, {expert, first, count, part_weights}, part));
 }
 
-void cpu_model::experts(uint32_t layer, std::span<const expert_call> calls) {
+void cpu_model::run_experts(uint32_t layer, std::span<const expert_call> calls) {
     state &s = *state_;
     assert(calls.size() <= s.parts.size());
     s.calls.clear();
     for (const expert_call &call : calls)
-        if (s.chosen(call.expert))
+        if (s.is_chosen(call.expert))
             s.calls.push_back(s.call_of_expert(layer, call, s.parts[s.calls.size()]));
     s.add_shared(s.moe_layers[layer]);
     if (!s.calls.empty()) s.mlp(s.calls);
 }
 
-void cpu_model::experts(uint32_t layer, std::span<const uint32_t> which) {
+void cpu_model::run_experts(uint32_t layer, std::span<const uint32_t> expert_ids) {
     state &s = *state_;
     mlp_weights unused;
     s.calls.clear();
-    for (const uint32_t expert : which)
-        if (s.chosen(expert))
+    for (const uint32_t expert : expert_ids)
+        if (s.is_chosen(expert))
             s.calls.push_back(
                 s.call_of_expert(layer, {expert, 0, s.config.moe_intermediate, nullptr}, unused));
     s.add_shared(s.moe_layers[layer]);
@@ -433,7 +442,7 @@ std::span<const float> cpu_model::expert_input() const {
 std::span<const uint32_t> cpu_model::rows_of(uint32_t expert) const {
     const state &s = *state_;
     assert(s.pending && expert < s.config.experts);
-    if (!s.chosen(expert)) return {};
+    if (!s.is_chosen(expert)) return {};
     return std::span(s.gathered)
         .subspan(s.expert_begins[expert], s.expert_begins[expert + 1] - s.expert_begins[expert]);
 }
@@ -445,14 +454,14 @@ std::span<float> cpu_model::outputs_of(uint32_t expert) {
     return std::span(s.expert_outputs).subspan(begin * s.config.hidden, rows * s.config.hidden);
 }
 
-void cpu_model::predict(uint32_t layer, std::span<const uint32_t> there) {
+void cpu_model::predict(uint32_t layer, std::span<const uint32_t> ready_experts) {
     state &s = *state_;
     assert(s.limits.predict && s.pending && s.ranks != 0);
     assert(layer + 1 < s.moe_layers.size() && s.layer == s.moe_layers[layer] + 1);
-    s.predict(layer, there);
+    s.predict(layer, ready_experts);
 }
 
-void cpu_model::head() {
+void cpu_model::run_head() {
     state &s = *state_;
     s.finish_experts();
     s.run_dense_until(s.config.layers);
@@ -468,12 +477,12 @@ void cpu_model::head() {
         normalise(s.config.norm, s.weights.final_norm, epsilon, 1, s.config.hidden,
                   {&s.residual[s.outputs[i] * hidden], hidden},
                   {&s.output_states[i * hidden], hidden});
-    const product out{.weights = &s.weights.head,
-                      .input = s.of(s.output_states),
-                      .output = {s.logits.data(), s.config.vocabulary},
-                      .bias = s.weights.head_bias,
-                      .finely = true};
-    multiply(s.pool, count, {&out, 1});
+    const product projection{.weights = &s.weights.head,
+                             .input = s.hidden_rows(s.output_states),
+                             .output = {s.logits.data(), s.config.vocabulary},
+                             .bias = s.weights.head_bias,
+                             .finely = true};
+    multiply(s.pool, count, {&projection, 1});
     if (s.config.logits_divisor == 1) return;
     const auto divisor = static_cast<float>(s.config.logits_divisor);
     for (size_t i = 0; i < size_t{count} * s.config.vocabulary; ++i) s.logits[i] /= divisor;
@@ -506,10 +515,10 @@ thread_pool &cpu_model::pool() const { return state_->pool; }
 
 uint64_t cpu_model::memory_bytes() const {
     const double scratch = scratch_floats(state_->config, state_->limits) * sizeof(float);
-    const double of_attention = static_cast<double>(
+    const double attention_scratch = static_cast<double>(
         attention_block::scratch_values(state_->config) * state_->limits.tokens_max);
     return state_->attention.memory_bytes() +
-           static_cast<uint64_t>(scratch - of_attention * sizeof(float));
+           static_cast<uint64_t>(scratch - attention_scratch * sizeof(float));
 }
 
 }  // namespace moorage::core

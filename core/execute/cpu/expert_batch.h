@@ -26,7 +26,7 @@ struct batch_item {
 class expert_batch {
 public:
     // Borrowed. One caller of the pool at a time.
-    expert_batch(const model_config &of, thread_pool &pool) : config_(of), mlp_(pool) {}
+    expert_batch(const model_config &config, thread_pool &pool) : config_(config), mlp_(pool) {}
     // Computes the items in one parallel loop, or a few.
     void operator()(std::span<const batch_item> items);
 
@@ -34,15 +34,15 @@ private:
     void join(std::span<const batch_item *const> group);
     void scatter();
 
-    struct joined {
-        const batch_item *of;
+    struct joined_item {
+        const batch_item *item;
         size_t row;  // first of its rows in the joint memory
     };
     const model_config &config_;
     mlp_kernel mlp_;
     std::vector<const batch_item *> order_;
     std::vector<mlp_call> calls_;
-    std::vector<joined> joined_;
+    std::vector<joined_item> joined_;
     std::vector<float> input_, outputs_;  // [joint rows, hidden]
     size_t joint_rows_ = 0;
 };

@@ -5,8 +5,11 @@
 
 namespace moorage::core {
 
-forward::forward(cpu_model &compute, const model &of)
-    : compute_(compute), model_(of), rule_(of.config()), layers_(of.config().moe_layers()) {}
+forward::forward(cpu_model &compute, const model &model)
+    : compute_(compute),
+      model_(model),
+      rule_(model.config()),
+      layers_(model.config().moe_layers()) {}
 
 void forward::operator()(const pass &tokens) {
     const size_t count = tokens.tokens.size();
@@ -15,7 +18,7 @@ void forward::operator()(const pass &tokens) {
     weights_.resize(count * top_k);
     compute_.begin(tokens);
     for (uint32_t layer = 0; layer < layers_.size(); ++layer) {
-        compute_.attention(layer);
+        compute_.run_attention(layer);
         const std::span<const float> logits = compute_.router_logits();
         const std::span<const float> correction =
             model_.weights().layers[layers_[layer]].correction_bias;
@@ -27,15 +30,15 @@ void forward::operator()(const pass &tokens) {
         distinct_ = chosen_;
         std::ranges::sort(distinct_);
         distinct_.erase(std::unique(distinct_.begin(), distinct_.end()), distinct_.end());
-        compute_.experts(layer, distinct_);
+        compute_.run_experts(layer, distinct_);
     }
-    compute_.head();
+    compute_.run_head();
 }
 
 pass prompt_pass(std::span<const int32_t> ids, uint32_t stream, uint32_t first, bool all_outputs,
                  uint32_t length) {
-    pass out;
-    out.phase = ids.size() > 1 ? MOORAGE_PREFILL : MOORAGE_DECODE;
+    pass prompt;
+    prompt.phase = ids.size() > 1 ? MOORAGE_PREFILL : MOORAGE_DECODE;
     for (size_t i = 0; i < ids.size(); ++i) {
         pass_token token;
         token.stream = stream;
@@ -43,9 +46,9 @@ pass prompt_pass(std::span<const int32_t> ids, uint32_t stream, uint32_t first, 
         token.length = length != 0 ? length : first + static_cast<uint32_t>(ids.size());
         token.token_id = ids[i];
         token.output = all_outputs || i + 1 == ids.size();
-        out.tokens.push_back(token);
+        prompt.tokens.push_back(token);
     }
-    return out;
+    return prompt;
 }
 
 }  // namespace moorage::core

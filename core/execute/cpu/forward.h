@@ -18,7 +18,7 @@ namespace moorage::core {
 
 class forward {
 public:
-    forward(cpu_model &compute, const model &of);  // borrowed
+    forward(cpu_model &compute, const model &model);  // borrowed
     void operator()(const pass &tokens);
     // The watcher is told which experts the tokens of a pass chose in a layer, top_k for each
     // token.

@@ -46,22 +46,23 @@ status check_with(const golden_data &golden, const pass_results &computed, const
         text.push_back(most_probable(computed.logits()));
         report.greedy.push_back(text.back());
     }
-    const auto apart = std::ranges::mismatch(report.greedy, golden.greedy);
-    report.greedy_equal = static_cast<uint32_t>(apart.in1 - report.greedy.begin());
+    const auto difference = std::ranges::mismatch(report.greedy, golden.greedy);
+    report.greedy_equal = static_cast<uint32_t>(difference.in1 - report.greedy.begin());
     report.greedy_match = report.greedy_equal == continued;
     return success();
 }
 
 }  // namespace
 
-result<golden_report> check_golden(const model &of, const golden_data &golden, thread_pool &pool) {
-    const model_config &config = of.config();
+result<golden_report> check_golden(const model &model, const golden_data &golden,
+                                   thread_pool &pool) {
+    const model_config &config = model.config();
     cpu_model_limits limits = golden_limits(golden);
     limits.keep_hidden = true;
-    auto made = cpu_model::create(of, pool, limits);
-    if (!made) return made.failure();
-    cpu_model &compute = **made;
-    forward run(compute, of);
+    auto created = cpu_model::create(model, pool, limits);
+    if (!created) return created.failure();
+    cpu_model &compute = **created;
+    forward run(compute, model);
     golden_report report;
     const auto compare_hidden = [&] {
         if (golden.hidden_states.empty()) return;

@@ -25,7 +25,8 @@ struct golden_report {
 };
 
 // Runs the whole input as one prompt. Then runs the first ids as a prompt continued token by token.
-result<golden_report> check_golden(const model &of, const golden_data &golden, thread_pool &pool);
+result<golden_report> check_golden(const model &model, const golden_data &golden,
+                                   thread_pool &pool);
 // The same on any executor that `drive` uses. Its results are `computed`, without hidden states.
 // Its limits are golden_limits().
 result<golden_report> check_golden(const golden_data &golden, executor_drive &drive,

@@ -24,8 +24,8 @@ struct const_rows {
     const float *data = nullptr;
     size_t stride = 0;
     const_rows() = default;
-    const_rows(const float *from, size_t step) : data(from), stride(step) {}
-    const_rows(rows from) : data(from.data), stride(from.stride) {}
+    const_rows(const float *values, size_t step) : data(values), stride(step) {}
+    const_rows(rows source) : data(source.data), stride(source.stride) {}
 };
 
 // output[t, r] = sum over c of weights[r, c] input[t, c], plus bias[r].
@@ -40,11 +40,11 @@ struct product {
 };
 // Independent products of the same tokens, in one parallel loop. One token uses a matrix-vector
 // kernel that streams the weights. Many tokens use a blocked kernel.
-void multiply(thread_pool &pool, uint32_t tokens, std::span<const product> all);
+void multiply(thread_pool &pool, uint32_t tokens, std::span<const product> products);
 
 // The kernel that multiplies bf16 weights with activations rounded to bf16: "amx" or "vectors".
 // "floats" rounds no activations. The orders of their sums differ.
-std::string_view pair_products();
+std::string_view pair_kernel_name();
 
 // One expert's rows [first, first + count) of the intermediate dimension, for some tokens:
 // output[t] = or += down(activation(gate x[t]) * (up x[t])), summed part by part (expert_parts).
@@ -80,26 +80,26 @@ private:
     scratch *scratch_;
 };
 
-// Attention of a batch over its caches. Token t attends to positions [from[t], positions[t]] of its
-// stream's cache. Keys and values are float32. In half precision the golden models' logits were off
-// by up to 1.8e-3 of the largest, and a router near its threshold (Phi-3.5-MoE's) chose otherwise.
-// In float32 they are within 2.1e-6 (`moorage model check`).
+// Attention of a batch over its caches. Token t attends to positions [first_positions[t],
+// positions[t]] of its stream's cache. Keys and values are float32. In half precision the golden
+// models' logits were off by up to 1.8e-3 of the largest, and a router near its threshold
+// (Phi-3.5-MoE's) chose otherwise. In float32 they are within 2.1e-6 (`moorage model check`).
 struct attention_call {
     uint32_t tokens, heads, kv_heads, head_dim, value_dim;
     float scale;
-    const_rows query;                  // [tokens, heads * head_dim]
-    rows output;                       // [tokens, heads * value_dim]
-    const float *const *keys;          // [tokens] the stream's cache: position p at p * key_stride
-    const float *const *values;        // [tokens]
-    size_t key_stride, value_stride;   // number of values from one position to the next
-    const uint32_t *from, *positions;  // [tokens]
-    std::span<const float> sinks;      // [heads] or empty
+    const_rows query;                 // [tokens, heads * head_dim]
+    rows output;                      // [tokens, heads * value_dim]
+    const float *const *keys;         // [tokens] the stream's cache: position p at p * key_stride
+    const float *const *values;       // [tokens]
+    size_t key_stride, value_stride;  // number of values from one position to the next
+    const uint32_t *first_positions, *positions;  // [tokens]
+    std::span<const float> sinks;                 // [heads] or empty
 };
 void attend(thread_pool &pool, const attention_call &call);
 
-void widen(const matrix &from, uint32_t row, float *out);  // one row, for embeddings
+void widen(const matrix &source, uint32_t row, float *target);  // one row, for embeddings
 // output[t] = weight * input[t] / sqrt(mean(input[t]^2) + epsilon), or with mean and bias.
-void normalise(norm_kind kind, const norm_weights &by, float epsilon, uint32_t tokens,
+void normalise(norm_kind kind, const norm_weights &weights, float epsilon, uint32_t tokens,
                uint32_t width, const_rows input, rows output);
 
 }  // namespace moorage::core

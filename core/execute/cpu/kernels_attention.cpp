@@ -34,19 +34,19 @@ struct token_block {
 // How a call is cut. Depends on the call alone, not on the threads.
 struct attention_plan {
     const attention_call &call;
-    uint32_t group;  // query heads of one key-value head
-    uint32_t piece;  // of them, in one item
+    uint32_t group;        // query heads of one key-value head
+    uint32_t piece_heads;  // of them, in one item
     uint32_t pieces;
     // A partial result: sums of values, filled up to whole panels; in the last
     // two floats the largest score and the sum of exponents.
     size_t partial_size;
 
-    explicit attention_plan(const attention_call &of)
-        : call(of),
-          group(of.heads / of.kv_heads),
-          piece(std::min(group, ROWS_MAX)),
-          pieces(divide_up(group, piece)),
-          partial_size(size_t{divide_up(of.value_dim, PANEL_WIDTH_MAX)} * PANEL_WIDTH_MAX + 16) {}
+    explicit attention_plan(const attention_call &call)
+        : call(call),
+          group(call.heads / call.kv_heads),
+          piece_heads(std::min(group, ROWS_MAX)),
+          pieces(divide_up(group, piece_heads)),
+          partial_size(size_t{divide_up(call.value_dim, PANEL_WIDTH_MAX)} * PANEL_WIDTH_MAX + 16) {}
 
     // The block that begins with token `first`.
     token_block block_at(uint32_t first) const {
@@ -60,18 +60,22 @@ struct attention_plan {
         uint32_t stretches = 1;
         if (count == 1)
             stretches = call.positions[first] / STRETCH_POSITIONS -
-                        call.from[first] / STRETCH_POSITIONS + 1;
+                        call.first_positions[first] / STRETCH_POSITIONS + 1;
         return {first, count, stretches, 0, 0};
     }
-    uint32_t items(const token_block &of) const { return of.stretches * call.kv_heads * pieces; }
+    uint32_t items(const token_block &block) const {
+        return block.stretches * call.kv_heads * pieces;
+    }
     // Partial results that outlive their item.
-    size_t partial_floats(const token_block &of) const {
-        return of.stretches == 1 ? 0 : size_t{of.count} * call.heads * of.stretches * partial_size;
+    size_t partial_floats(const token_block &block) const {
+        return block.stretches == 1
+                   ? 0
+                   : size_t{block.count} * call.heads * block.stretches * partial_size;
     }
     // The results of a row's stretches follow each other.
-    float *partial(float *base, const token_block &of, uint32_t token, uint32_t head) const {
-        return base + of.partials +
-               (size_t{token} * call.heads + head) * of.stretches * partial_size;
+    float *partial(float *base, const token_block &block, uint32_t token, uint32_t head) const {
+        return base + block.partials +
+               (size_t{token} * call.heads + head) * block.stretches * partial_size;
     }
 };
 
@@ -114,11 +118,11 @@ struct attention_item {
         return plan.call.values[block.first] + position * plan.call.value_stride +
                size_t{kv_head} * plan.call.value_dim;
     }
-    // Positions [first, second) that a token of the block sees of [from, to).
-    std::pair<size_t, size_t> seen(uint32_t of, size_t from, size_t to) const {
-        const uint32_t index = block.first + of;
-        return {std::max<size_t>(plan.call.from[index], from),
-                std::min(size_t{plan.call.positions[index]} + 1, to)};
+    // The range of positions in [first, last) that a token of the block sees.
+    std::pair<size_t, size_t> visible_range(uint32_t token_index, size_t first, size_t last) const {
+        const uint32_t index = block.first + token_index;
+        return {std::max<size_t>(plan.call.first_positions[index], first),
+                std::min(size_t{plan.call.positions[index]} + 1, last)};
     }
 };
 
@@ -137,18 +141,18 @@ void attend_stream(const attention_item &item) {
     for (uint32_t token = 0; token < item.block.count; ++token) {
         task.query = item.query(token * item.heads);
         task.partial = item.sums(token * item.heads);
-        std::tie(task.begin, task.end) = item.seen(token, item.begin, item.end);
+        std::tie(task.begin, task.end) = item.visible_range(token, item.begin, item.end);
         vector_attention().span(task);
     }
 }
 
-void pack_rows(const token_tiles &tiles, const float *from, size_t stride, uint32_t columns,
-               float *out) {
+void pack_rows(const token_tiles &tiles, const float *source, size_t stride, uint32_t columns,
+               float *target) {
     for (uint32_t tile = 0; tile < tiles.count(); ++tile) {
         const float *inputs[PANEL_WIDTH_MAX];
         const size_t begin = tiles.begin(tile);
-        for (uint32_t i = 0; i < tiles.size(tile); ++i) inputs[i] = from + (begin + i) * stride;
-        vector_panels().pack_input(inputs, tiles.size(tile), columns, out + begin * columns);
+        for (uint32_t i = 0; i < tiles.size(tile); ++i) inputs[i] = source + (begin + i) * stride;
+        vector_panels().pack_input(inputs, tiles.size(tile), columns, target + begin * columns);
     }
 }
 
@@ -156,39 +160,40 @@ void pack_rows(const token_tiles &tiles, const float *from, size_t stride, uint3
 void score_panels(const attention_item &item, const packed_tokens &queries, size_t begin,
                   uint32_t count) {
     const uint32_t width = vector_panels().width;
-    for (uint32_t at = 0; at < count; at += width) {
+    for (uint32_t column = 0; column < count; column += width) {
         panel_source panel;
         panel.sides[0] = panel.sides[1] = {weight_type::f32, nullptr,
                                            width * item.plan.call.key_stride * sizeof(float)};
         for (uint32_t lane = 0; lane < width; ++lane) {
-            const size_t position = begin + std::min(at + lane, count - 1);
+            const size_t position = begin + std::min(column + lane, count - 1);
             panel.rows[lane] = reinterpret_cast<const std::byte *>(item.keys(position));
             panel.scales[lane] = nullptr;
         }
         multiply_panel(vector_panels(), panel, queries, width, nullptr, /*add=*/false,
-                       {item.scratch.scores + at, CHUNK});
+                       {item.scratch.scores + column, CHUNK});
     }
 }
 
 // The scores of a row become weights; its sums so far shrink to the new largest
 // score.
-void soften(const attention_item &item, uint32_t row, size_t begin, uint32_t count) {
+void apply_softmax(const attention_item &item, uint32_t row, size_t begin, uint32_t count) {
     const attention_kernels &kernels = vector_attention();
     float *const scores = item.scratch.scores + size_t{row} * CHUNK;
-    const auto [from, to] = item.seen(item.token(row), begin, begin + count);
-    if (from >= to) {
+    const auto [visible_begin, visible_end] =
+        item.visible_range(item.token(row), begin, begin + count);
+    if (visible_begin >= visible_end) {
         std::fill_n(scores, count, 0.0f);
         return;
     }
     float *const sums = item.sums(row);
-    float &most = sums[item.plan.partial_size - 2], &total = sums[item.plan.partial_size - 1];
-    const uint32_t first = static_cast<uint32_t>(from - begin);
-    const uint32_t last = static_cast<uint32_t>(to - begin);
-    const float more = std::max(most, kernels.largest(scores, first, last));
-    const float shrink = std::exp(most - more);
+    float &largest = sums[item.plan.partial_size - 2], &total = sums[item.plan.partial_size - 1];
+    const uint32_t first = static_cast<uint32_t>(visible_begin - begin);
+    const uint32_t last = static_cast<uint32_t>(visible_end - begin);
+    const float new_largest = std::max(largest, kernels.largest(scores, first, last));
+    const float shrink = std::exp(largest - new_largest);
     if (shrink != 1) kernels.scale(sums, item.plan.call.value_dim, shrink);
-    total = total * shrink + kernels.exponents(scores, first, last, count, more);
-    most = more;
+    total = total * shrink + kernels.exponents(scores, first, last, count, new_largest);
+    largest = new_largest;
 }
 
 // sums += weights . values, a panel of value columns at a time.
@@ -232,39 +237,42 @@ void attend_panels(const attention_item &item) {
     }
     size_t first = item.end, last = item.begin;
     for (uint32_t token = 0; token < item.block.count; ++token) {
-        const auto [from, to] = item.seen(token, item.begin, item.end);
-        first = std::min(first, from);
-        last = std::max(last, to);
+        const auto [visible_begin, visible_end] = item.visible_range(token, item.begin, item.end);
+        first = std::min(first, visible_begin);
+        last = std::max(last, visible_end);
     }
     // Chunks begin at multiples of their length, so that a row's sums do not
     // depend on the other rows of its block.
     for (size_t begin = first / CHUNK * CHUNK; begin < last; begin += CHUNK) {
-        const size_t from = std::max(begin, first);
-        const uint32_t count = static_cast<uint32_t>(std::min(begin + CHUNK, last) - from);
-        score_panels(item, {item.scratch.queries, call.head_dim, tiles}, from, count);
-        for (uint32_t row = 0; row < item.rows(); ++row) soften(item, row, from, count);
+        const size_t chunk_begin = std::max(begin, first);
+        const uint32_t count = static_cast<uint32_t>(std::min(begin + CHUNK, last) - chunk_begin);
+        score_panels(item, {item.scratch.queries, call.head_dim, tiles}, chunk_begin, count);
+        for (uint32_t row = 0; row < item.rows(); ++row)
+            apply_softmax(item, row, chunk_begin, count);
         pack_rows(tiles, item.scratch.scores, CHUNK, count, item.scratch.weights);
-        add_values(item, {item.scratch.weights, count, tiles}, from);
+        add_values(item, {item.scratch.weights, count, tiles}, chunk_begin);
     }
 }
 
 // Joins the partial results of a row's stretches and the sink, and divides.
-void finish(const attention_plan &plan, uint32_t token, uint32_t head, const float *partials,
-            uint32_t stretches) {
+void merge_stretches(const attention_plan &plan, uint32_t token, uint32_t head,
+                     const float *partials, uint32_t stretches) {
     const attention_call &call = plan.call;
-    const auto most_of = [&](uint32_t i) { return partials[(i + 1) * plan.partial_size - 2]; };
+    const auto largest_of = [&](uint32_t i) { return partials[(i + 1) * plan.partial_size - 2]; };
     const auto total_of = [&](uint32_t i) { return partials[(i + 1) * plan.partial_size - 1]; };
-    float most = call.sinks.empty() ? LOWEST : call.sinks[head];
-    for (uint32_t i = 0; i < stretches; ++i) most = std::max(most, most_of(i));
-    float total = call.sinks.empty() ? 0 : std::exp(call.sinks[head] - most);
-    for (uint32_t i = 0; i < stretches; ++i) total += std::exp(most_of(i) - most) * total_of(i);
+    float largest = call.sinks.empty() ? LOWEST : call.sinks[head];
+    for (uint32_t i = 0; i < stretches; ++i) largest = std::max(largest, largest_of(i));
+    float total = call.sinks.empty() ? 0 : std::exp(call.sinks[head] - largest);
+    for (uint32_t i = 0; i < stretches; ++i)
+        total += std::exp(largest_of(i) - largest) * total_of(i);
     float *const output =
         call.output.data + token * call.output.stride + size_t{head} * call.value_dim;
     std::fill_n(output, call.value_dim, 0.0f);
     for (uint32_t i = 0; i < stretches; ++i) {
-        const float weight = std::exp(most_of(i) - most) / total;
+        const float weight = std::exp(largest_of(i) - largest) / total;
         const float *const sums = partials + i * plan.partial_size;
-        for (uint32_t at = 0; at < call.value_dim; ++at) output[at] += weight * sums[at];
+        for (uint32_t column = 0; column < call.value_dim; ++column)
+            output[column] += weight * sums[column];
     }
 }
 
@@ -274,18 +282,18 @@ void run_item(const attention_plan &plan, const token_block &block, uint32_t ind
               const item_scratch &scratch, float *partials) {
     const uint32_t piece = index % plan.pieces, kv_head = index / plan.pieces % plan.call.kv_heads;
     const uint32_t stretch = index / plan.pieces / plan.call.kv_heads;
-    const uint32_t first = piece * plan.piece;
+    const uint32_t first = piece * plan.piece_heads;
     attention_item item{plan,
                         block,
                         kv_head,
                         kv_head * plan.group + first,
-                        std::min(plan.piece, plan.group - first),
+                        std::min(plan.piece_heads, plan.group - first),
                         0,
                         SIZE_MAX,
                         scratch};
     if (block.stretches > 1) {
-        item.begin =
-            (plan.call.from[block.first] / STRETCH_POSITIONS + stretch) * size_t{STRETCH_POSITIONS};
+        item.begin = (plan.call.first_positions[block.first] / STRETCH_POSITIONS + stretch) *
+                     size_t{STRETCH_POSITIONS};
         item.end = item.begin + STRETCH_POSITIONS;
     }
     if (item.rows() < ROWS_OF_PANELS) {
@@ -295,11 +303,11 @@ void run_item(const attention_plan &plan, const token_block &block, uint32_t ind
     }
     for (uint32_t row = 0; row < item.rows(); ++row) {
         if (block.stretches == 1) {
-            finish(plan, block.first + item.token(row), item.head(row), item.sums(row), 1);
+            merge_stretches(plan, block.first + item.token(row), item.head(row), item.sums(row), 1);
         } else {
-            float *const to = plan.partial(partials, block, item.token(row), item.head(row)) +
-                              stretch * plan.partial_size;
-            std::memcpy(to, item.sums(row), plan.partial_size * sizeof(float));
+            float *const target = plan.partial(partials, block, item.token(row), item.head(row)) +
+                                  stretch * plan.partial_size;
+            std::memcpy(target, item.sums(row), plan.partial_size * sizeof(float));
         }
     }
 }
@@ -333,22 +341,23 @@ void attend(thread_pool &pool, const attention_call &call) {
         token += block.count;
     }
     // The last first: tokens with the most behind them.
-    pool.each(items, [&](uint32_t from_end, uint32_t thread) {
+    pool.parallel_for(items, [&](uint32_t from_end, uint32_t thread) {
         const uint32_t item = items - 1 - from_end;
         const token_block *const block = std::upper_bound(
-            blocks, blocks + blocks_count, item,
-            [](uint32_t value, const token_block &of) { return value < of.items_end; });
+            blocks, blocks + blocks_count, item, [](uint32_t value, const token_block &candidate) {
+                return value < candidate.items_end;
+            });
         run_item(plan, *block, item - (block->items_end - plan.items(*block)),
                  item_scratch(plan, threads + thread * item_floats), partials);
     });
     if (partial_floats == 0) return;
-    pool.each(blocks_count, [&](uint32_t index) {
+    pool.parallel_for(blocks_count, [&](uint32_t index) {
         const token_block &block = blocks[index];
         if (block.stretches == 1) return;
         for (uint32_t i = 0; i < block.count; ++i)
             for (uint32_t head = 0; head < call.heads; ++head)
-                finish(plan, block.first + i, head, plan.partial(partials, block, i, head),
-                       block.stretches);
+                merge_stretches(plan, block.first + i, head, plan.partial(partials, block, i, head),
+                                block.stretches);
     });
 }
 

@@ -8,7 +8,7 @@
 namespace moorage::core {
 
 // Products of `tokens` tokens with matrices in codes (form_of).
-void multiply_codes(thread_pool &pool, uint32_t tokens, std::span<const product> all);
+void multiply_codes(thread_pool &pool, uint32_t tokens, std::span<const product> products);
 
 // Activations of all tokens as tiles of codes, tile after tile.
 struct coded_tokens {
@@ -21,7 +21,7 @@ struct coded_tokens {
         return size_t{cut.chunks()} * CHUNK_BLOCKS * TILE_WORDS;
     }
     // The blocks of a part within a tile.
-    uint32_t *of(uint32_t tile, uint32_t part) const {
+    uint32_t *part_blocks(uint32_t tile, uint32_t part) const {
         return data + words_of(cut) * tiles.begin(tile) +
                size_t{part} * cut.chunks_of_part() * CHUNK_BLOCKS * TILE_WORDS * tiles.size(tile);
     }

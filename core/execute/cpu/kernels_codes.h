@@ -39,7 +39,7 @@ struct alignas(64) weight_chunk {
 struct code_format {
     uint32_t zero = 0;  // 0 or a power of two
     bool offsets = false;
-    uint32_t most = 255;  // the largest code
+    uint32_t largest = 255;  // the largest code
 };
 constexpr code_format code_format_of(weight_type type) {
     switch (type) {
@@ -76,7 +76,9 @@ struct code_layout {
     uint32_t chunks_of_part() const { return (part + CHUNK_COLUMNS - 1) / CHUNK_COLUMNS; }
     uint32_t parts() const { return (columns + part - 1) / part; }
     uint32_t chunks() const { return parts() * chunks_of_part(); }  // the last part may need fewer
-    uint32_t columns_of(uint32_t at) const { return at + 1 < parts() ? part : columns - at * part; }
+    uint32_t columns_of(uint32_t index) const {
+        return index + 1 < parts() ? part : columns - index * part;
+    }
 };
 
 // As row_task, with activations in codes.
@@ -117,28 +119,30 @@ struct code_tile_task {
 
 struct code_kernels {
     // Rounds 16 or 32 activations (shared_columns) to blocks of a chunk from `block` on.
-    void (*round)(const float *from, uint32_t count, activation_chunk *to, uint32_t block);
+    void (*round)(const float *values, uint32_t count, activation_chunk *chunk, uint32_t block);
     void (*multiply)(const code_task &task);
     // Reads columns [begin, begin + count) of one row. begin is at the border of a block of the
     // format. Memory may be read up to `end` (codes_end).
     void (*read[weight_format_count])(const std::byte *row, const std::byte *end, uint32_t begin,
-                                      uint32_t count, weight_chunk &out);
+                                      uint32_t count, weight_chunk &chunk);
     // Packs the rows [first, first + CODE_ROWS) over the columns of a part. If there are fewer
     // rows, the last one is repeated.
-    void (*pack)(const matrix &from, uint32_t first, uint32_t begin, uint32_t count,
+    void (*pack)(const matrix &source, uint32_t first, uint32_t begin, uint32_t count,
                  code_panel_block *panel);
     void (*tile)(const code_tile_task &task);
     uint32_t tokens;  // of a tile, at most
 };
 const code_kernels &vector_codes();
 // The end of the last row.
-inline const std::byte *codes_end(const matrix &of) {
-    return of.data + uint64_t{of.rows - 1} * of.row_bytes + bytes_of_columns(of.type, of.columns);
+inline const std::byte *codes_end(const matrix &weights) {
+    return weights.data + uint64_t{weights.rows - 1} * weights.row_bytes +
+           bytes_of_columns(weights.type, weights.columns);
 }
 
 // Rounds all activations of a row, to chunks of `cut`.
-void round_row(const float *from, const code_layout &cut, activation_chunk *to);
+void round_row(const float *values, const code_layout &cut, activation_chunk *chunks);
 // Rounds cut.shared activations from `column` on. If the part ends within the chunk, zeros follow.
-void round_at(const float *from, const code_layout &cut, uint32_t column, activation_chunk *to);
+void round_at(const float *values, const code_layout &cut, uint32_t column,
+              activation_chunk *chunks);
 
 }  // namespace moorage::core

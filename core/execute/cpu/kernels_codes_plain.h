@@ -18,29 +18,29 @@ inline float as_half(float value) {
 // The rounding of 16 or 32 activations to codes: code = nearest even integer of value * inverse.
 struct code_rounding {
     float scale, inverse;
-    float own;  // the scale before rounding
+    float exact_scale;  // the scale before rounding
 };
-// `largest` of their magnitudes; `none`: 0 if all are finite. Magnitudes without an inverse in
+// `largest` of their magnitudes; `nonfinite`: 0 if all are finite. Magnitudes without an inverse in
 // float32 count as zeros.
-inline code_rounding code_rounding_of(uint32_t count, float largest, float none) {
+inline code_rounding code_rounding_of(uint32_t count, float largest, float nonfinite) {
     constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-    if (none != 0) return {nan, 0, nan};
+    if (nonfinite != 0) return {nan, 0, nan};
     if (largest < 1e-30F) return {0, 0, 0};
-    const float own = largest / 127;
-    return {count == CODE_BLOCK ? own : as_half(own), 127 / largest, own};
+    const float exact_scale = largest / 127;
+    return {count == CODE_BLOCK ? exact_scale : as_half(exact_scale), 127 / largest, exact_scale};
 }
 // Notes scale, sums and counts (of each 16) beside the codes.
-inline void note_rounding(const code_rounding &by, uint32_t count, const int32_t *counts,
-                          activation_chunk *to, uint32_t block) {
-    int32_t all = 0;
+inline void note_rounding(const code_rounding &rounding, uint32_t count, const int32_t *counts,
+                          activation_chunk *chunk, uint32_t block) {
+    int32_t total = 0;
     for (uint32_t i = 0; i < count / CODE_BLOCK; ++i) {
-        to->scales[block + i] = by.scale;
-        to->counts[block + i] = counts[i];
-        to->sums[block + i] = 0;
-        all += counts[i];
+        chunk->scales[block + i] = rounding.scale;
+        chunk->counts[block + i] = counts[i];
+        chunk->sums[block + i] = 0;
+        total += counts[i];
     }
-    const float sum = by.own * static_cast<float>(all);
-    to->sums[block] = count == CODE_BLOCK ? sum : as_half(sum);
+    const float sum = rounding.exact_scale * static_cast<float>(total);
+    chunk->sums[block] = count == CODE_BLOCK ? sum : as_half(sum);
 }
 
 const code_kernels &plain_codes();

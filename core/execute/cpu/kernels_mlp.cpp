@@ -13,22 +13,22 @@ namespace moorage::core {
 namespace {
 
 // Whether all three matrices meet activations in codes.
-bool in_codes(arithmetic mode, const mlp_call &of) {
-    const auto is = [&](const matrix &one) {
-        return form_of(mode, one.type) == activation_form::codes;
+bool in_codes(arithmetic mode, const mlp_call &call) {
+    const auto is = [&](const matrix &weights) {
+        return form_of(mode, weights.type) == activation_form::codes;
     };
-    const mlp_weights &all = *of.weights;
-    return is(all.gate) && is(all.up) && is(all.down);
+    const mlp_weights &matrices = *call.weights;
+    return is(matrices.gate) && is(matrices.up) && is(matrices.down);
 }
 
 // The kernels of panels with many tokens.
 const panel_kernels &panels_of(arithmetic mode, const mlp_call &call) {
-    const auto is = [&](const matrix &one) {
-        return form_of(mode, one.type) == activation_form::bfloats;
+    const auto is = [&](const matrix &weights) {
+        return form_of(mode, weights.type) == activation_form::bfloats;
     };
-    const mlp_weights &all = *call.weights;
+    const mlp_weights &matrices = *call.weights;
     const panel_kernels *const pairs =
-        is(all.gate) && is(all.up) && is(all.down) ? vector_pair_panels() : nullptr;
+        is(matrices.gate) && is(matrices.up) && is(matrices.down) ? vector_pair_panels() : nullptr;
     return pairs ? *pairs : vector_panels();
 }
 
@@ -123,16 +123,16 @@ void block_gate_up(const mlp_call &call, const panel_kernels &panels, const pack
     multiply_panel(panels, panel, input, width, start, /*add=*/false, {sums, width});
     for (uint32_t tile = 0; tile < input.tiles.count(); ++tile) {
         const uint32_t begin = input.tiles.begin(tile), tokens = input.tiles.size(tile);
-        float *const out = activations + size_t{begin} * call.count + size_t{first} * tokens;
+        float *const target = activations + size_t{begin} * call.count + size_t{first} * tokens;
         for (uint32_t t = 0; t < tokens; ++t) {
             float *const gate = sums + size_t{begin + t} * width;
             vector_elements().activate(call.activation, call.limit, half, gate, gate + half);
             if (pairs) {
                 if (count % 2 != 0) gate[count] = 0;
                 for (uint32_t i = 0; i < count; i += 2)
-                    out[size_t{i} * tokens + t] = pair_of_floats(gate[i], gate[i + 1]);
+                    target[size_t{i} * tokens + t] = pair_of_floats(gate[i], gate[i + 1]);
             } else {
-                for (uint32_t i = 0; i < count; ++i) out[size_t{i} * tokens + t] = gate[i];
+                for (uint32_t i = 0; i < count; ++i) target[size_t{i} * tokens + t] = gate[i];
             }
         }
     }
@@ -156,13 +156,13 @@ struct mlp_kernel::scratch {
     mlp_codes codes;
     call_plan plans[work_list::JOBS_MAX];
     // The loops of a run, and the floats that it needs.
-    struct work {
+    struct mlp_loops {
         work_list packs, gates, downs;
         size_t floats = 0;
         uint32_t tokens_max = 0;  // of those that meet panels
     };
 
-    work plan(thread_pool &pool, std::span<const mlp_call> calls);
+    mlp_loops plan(thread_pool &pool, std::span<const mlp_call> calls);
     void run(thread_pool &pool, std::span<const mlp_call> calls);
 };
 
@@ -178,35 +178,35 @@ void mlp_kernel::operator()(std::span<const mlp_call> calls) {
         while (count < std::min<size_t>(calls.size(), work_list::JOBS_MAX) &&
                in_codes(pool_.mode(), calls[count]) == codes)
             ++count;
-        const auto some = calls.first(count);
+        const auto group = calls.first(count);
         if (codes)
-            scratch_->codes.run(pool_, scratch_->floats, some);
+            scratch_->codes.run(pool_, scratch_->floats, group);
         else
-            scratch_->run(pool_, some);
+            scratch_->run(pool_, group);
         calls = calls.subspan(count);
     }
 }
 
-mlp_kernel::scratch::work mlp_kernel::scratch::plan(thread_pool &pool,
-                                                    std::span<const mlp_call> calls) {
+mlp_kernel::scratch::mlp_loops mlp_kernel::scratch::plan(thread_pool &pool,
+                                                         std::span<const mlp_call> calls) {
     const panel_kernels &panels = vector_panels();
     uint64_t total_bytes = 0;
     for (const mlp_call &call : calls)
         if (streams(call)) total_bytes += call.count * call.weights->gate.row_bytes;
-    work all;
+    mlp_loops loops;
     for (size_t job = 0; job < calls.size(); ++job) {
         const mlp_call &call = calls[job];
         const mlp_weights &weights = *call.weights;
         assert(call.first % parts_of(call.intermediate, call.unit).part == 0);
         call_plan &plan = plans[job];
         plan.panels = &panels_of(pool.mode(), call);
-        plan.packed = all.floats;
+        plan.packed = loops.floats;
         if (!streams(call)) {
-            all.floats += round_to_lines(size_t{call.tokens} * weights.gate.columns);
-            all.tokens_max = std::max(all.tokens_max, call.tokens);
+            loops.floats += round_to_lines(size_t{call.tokens} * weights.gate.columns);
+            loops.tokens_max = std::max(loops.tokens_max, call.tokens);
         }
-        plan.activations = all.floats;
-        all.floats += round_to_lines(size_t{call.tokens} * call.count);
+        plan.activations = loops.floats;
+        loops.floats += round_to_lines(size_t{call.tokens} * call.count);
         plan.rows = streams(call)
                         ? rows_of_item(weights.gate.row_bytes, total_bytes, pool.threads())
                         : panels.width / 2;
@@ -214,32 +214,32 @@ mlp_kernel::scratch::work mlp_kernel::scratch::plan(thread_pool &pool,
                                                       pool.threads())
                                        : panels.width;
         if (call.tokens == 0) {
-            all.packs.add(0), all.gates.add(0), all.downs.add(0);
+            loops.packs.add(0), loops.gates.add(0), loops.downs.add(0);
             continue;
         }
-        all.packs.add(streams(call) ? 0 : token_tiles(call.tokens, *plan.panels).count());
-        all.gates.add(divide_up(call.count, plan.rows));
-        all.downs.add(divide_up(weights.down.rows, plan.down_rows));
+        loops.packs.add(streams(call) ? 0 : token_tiles(call.tokens, *plan.panels).count());
+        loops.gates.add(divide_up(call.count, plan.rows));
+        loops.downs.add(divide_up(weights.down.rows, plan.down_rows));
     }
-    return all;
+    return loops;
 }
 
 void mlp_kernel::scratch::run(thread_pool &pool, std::span<const mlp_call> calls) {
     const panel_kernels &panels = vector_panels();
-    const work all = plan(pool, calls);
-    const size_t sums = all.floats,
-                 sums_of_thread = round_to_lines(size_t{all.tokens_max} * panels.width);
+    const mlp_loops loops = plan(pool, calls);
+    const size_t sums = loops.floats,
+                 sums_of_thread = round_to_lines(size_t{loops.tokens_max} * panels.width);
     float *const base = floats.get(sums + sums_of_thread * pool.threads());
     const auto tiles = [&](uint32_t job) {
         return token_tiles(calls[job].tokens, *plans[job].panels);
     };
 
-    pool.each(all.packs.count(), [&](uint32_t item) {
-        const auto [job, tile] = all.packs.find(item);
+    pool.parallel_for(loops.packs.count(), [&](uint32_t item) {
+        const auto [job, tile] = loops.packs.find(item);
         pack_tile(calls[job], *plans[job].panels, tiles(job), tile, base + plans[job].packed);
     });
-    pool.each(all.gates.count(), [&](uint32_t item, uint32_t thread) {
-        const auto [job, chunk] = all.gates.find(item);
+    pool.parallel_for(loops.gates.count(), [&](uint32_t item, uint32_t thread) {
+        const auto [job, chunk] = loops.gates.find(item);
         const mlp_call &call = calls[job];
         const uint32_t first = chunk * plans[job].rows;
         float *const activations = base + plans[job].activations;
@@ -250,8 +250,8 @@ void mlp_kernel::scratch::run(thread_pool &pool, std::span<const mlp_call> calls
                       {base + plans[job].packed, call.weights->gate.columns, tiles(job)}, first,
                       base + sums + thread * sums_of_thread, activations);
     });
-    pool.each(all.downs.count(), [&](uint32_t item) {
-        const auto [job, chunk] = all.downs.find(item);
+    pool.parallel_for(loops.downs.count(), [&](uint32_t item) {
+        const auto [job, chunk] = loops.downs.find(item);
         const mlp_call &call = calls[job];
         const uint32_t first = chunk * plans[job].down_rows;
         const float *const activations = base + plans[job].activations;

@@ -19,16 +19,18 @@ private:
         size_t inputs, inners;     // activation chunks or tiles
         uint32_t rows, down_rows;  // of an item
     };
-    struct work {
+    struct mlp_loops {
         work_list packs, gates, downs;
         size_t floats = 0, panel_floats = 0, sums_floats = 0;  // the last two are per thread
     };
-    work plan(thread_pool &pool, std::span<const mlp_call> calls);
-    void round_inputs(const mlp_call &call, const call_plan &by, uint32_t tile) const;
-    void stream_gate_up(const mlp_call &call, const call_plan &by, uint32_t first) const;
-    void stream_down(const mlp_call &call, const call_plan &by, uint32_t first) const;
-    void block_gate_up(const mlp_call &call, const call_plan &by, uint32_t first, float *own) const;
-    void block_down(const mlp_call &call, const call_plan &by, uint32_t first, float *own) const;
+    mlp_loops plan(thread_pool &pool, std::span<const mlp_call> calls);
+    void round_inputs(const mlp_call &call, const call_plan &plan, uint32_t tile) const;
+    void stream_gate_up(const mlp_call &call, const call_plan &plan, uint32_t first) const;
+    void stream_down(const mlp_call &call, const call_plan &plan, uint32_t first) const;
+    void block_gate_up(const mlp_call &call, const call_plan &plan, uint32_t first,
+                       float *thread_memory) const;
+    void block_down(const mlp_call &call, const call_plan &plan, uint32_t first,
+                    float *thread_memory) const;
     activation_chunk *chunks(size_t place, const code_layout &cut, uint32_t token) const;
     coded_tokens tiles(size_t place, const code_layout &cut, uint32_t tokens) const;
 

@@ -19,8 +19,8 @@ class token_tiles {
 public:
     token_tiles(uint32_t tokens, uint32_t tile_max, uint32_t unit = 1)
         : tokens_(tokens), count_((tokens + tile_max - 1) / tile_max), unit_(unit) {}
-    token_tiles(uint32_t tokens, const panel_kernels &of)
-        : token_tiles(tokens, of.tokens, of.tokens_unit) {}
+    token_tiles(uint32_t tokens, const panel_kernels &kernels)
+        : token_tiles(tokens, kernels.tokens, kernels.tokens_unit) {}
     uint32_t count() const { return count_; }
     uint32_t begin(uint32_t tile) const {
         if (tile == count_) return tokens_;
@@ -71,7 +71,9 @@ inline bool same_input(const product &a, const product &b) {
            a.weights->columns == b.weights->columns;
 }
 
-inline uint32_t divide_up(uint32_t value, uint32_t by) { return (value + by - 1) / by; }
+inline uint32_t divide_up(uint32_t value, uint32_t divisor) {
+    return (value + divisor - 1) / divisor;
+}
 
 // Points one half of a panel at rows from `first` on, as many as the half is wide. The last row of
 // the matrix fills up the rest.

@@ -39,25 +39,26 @@ using half_word_tag = hn::Rebind<uint16_t, float_tag>;
 constexpr uint32_t LANES = HWY_LANES(float);
 
 // Files and caches promise no alignment, not even that of a single value.
-HWY_INLINE float_vector load_floats(const std::byte *from) {
+HWY_INLINE float_vector load_floats(const std::byte *source) {
 #if HWY_TARGET == HWY_SCALAR
     float value;
-    std::memcpy(&value, from, sizeof value);
+    std::memcpy(&value, source, sizeof value);
     return hn::Set(float_tag(), value);
 #else
     const hn::Repartition<uint8_t, float_tag> bytes;
-    return hn::BitCast(float_tag(), hn::LoadU(bytes, reinterpret_cast<const uint8_t *>(from)));
+    return hn::BitCast(float_tag(), hn::LoadU(bytes, reinterpret_cast<const uint8_t *>(source)));
 #endif
 }
 
-HWY_INLINE hn::Vec<half_word_tag> load_half_words(const std::byte *from) {
+HWY_INLINE hn::Vec<half_word_tag> load_half_words(const std::byte *source) {
 #if HWY_TARGET == HWY_SCALAR
     uint16_t word;
-    std::memcpy(&word, from, sizeof word);
+    std::memcpy(&word, source, sizeof word);
     return hn::Set(half_word_tag(), word);
 #else
     const hn::Repartition<uint8_t, half_word_tag> bytes;
-    return hn::BitCast(half_word_tag(), hn::LoadU(bytes, reinterpret_cast<const uint8_t *>(from)));
+    return hn::BitCast(half_word_tag(),
+                       hn::LoadU(bytes, reinterpret_cast<const uint8_t *>(source)));
 #endif
 }
 
@@ -90,9 +91,9 @@ HWY_INLINE float_vector fp4_values(Vector codes) {
 }
 
 // Loads LANES bytes, one into each lane.
-HWY_INLINE hn::Vec<word_tag> load_bytes(const std::byte *from) {
+HWY_INLINE hn::Vec<word_tag> load_bytes(const std::byte *source) {
     const hn::Rebind<uint8_t, float_tag> bytes;
-    return hn::PromoteTo(word_tag(), hn::LoadU(bytes, reinterpret_cast<const uint8_t *>(from)));
+    return hn::PromoteTo(word_tag(), hn::LoadU(bytes, reinterpret_cast<const uint8_t *>(source)));
 }
 
 // Converts weights of a format to floats in registers. load() gives single values, LANES at a time.
@@ -103,13 +104,13 @@ struct reader;
 
 template <>
 struct reader<weight_type::f32> {
-    static HWY_INLINE float_vector load(const std::byte *from) { return load_floats(from); }
+    static HWY_INLINE float_vector load(const std::byte *source) { return load_floats(source); }
 };
 
 template <>
 struct reader<weight_type::f16> {
-    static HWY_INLINE float_vector load(const std::byte *from) {
-        return widened(load_half_words(from));
+    static HWY_INLINE float_vector load(const std::byte *source) {
+        return widened(load_half_words(source));
     }
 #if HWY_TARGET != HWY_SCALAR
     static HWY_INLINE void part(hn::Vec<word_tag> words, float_vector &first,
@@ -129,8 +130,8 @@ private:
 
 template <>
 struct reader<weight_type::bf16> {
-    static HWY_INLINE float_vector load(const std::byte *from) {
-        const hn::Vec<word_tag> words = hn::PromoteTo(word_tag(), load_half_words(from));
+    static HWY_INLINE float_vector load(const std::byte *source) {
+        const hn::Vec<word_tag> words = hn::PromoteTo(word_tag(), load_half_words(source));
         return hn::BitCast(float_tag(), hn::ShiftLeft<16>(words));
     }
 #if HWY_TARGET != HWY_SCALAR
@@ -161,52 +162,52 @@ struct reader<weight_type::mxfp4> {
 // pages of 4 KiB, decoding bf16 (gguf_passes, 2026-11), milliseconds a token: 31 without, 42 and 41
 // with 8 and 16 KiB into the nearest cache, 28 and 26 with 4 and 16 KiB into the second.
 constexpr uint64_t AHEAD_BYTES = 16384;
-HWY_INLINE void ask_for(const void *address) {
+HWY_INLINE void prefetch_line(const void *address) {
     __builtin_prefetch(address, /*to write=*/0, /*locality=*/2);
 }
 
 // Prefetches the line that is `ahead` bytes further on, once for each line that the columns of a
 // row pass. Panels are few bytes away, so they go into the nearest cache.
 template <weight_type type, bool nearest = false>
-HWY_INLINE void ask_ahead(const std::byte *row, uint32_t column, uint64_t ahead) {
+HWY_INLINE void prefetch_ahead(const std::byte *row, uint32_t column, uint64_t ahead) {
     constexpr weight_format FORMAT = format_of(type);
     if (column % (64 * FORMAT.block / FORMAT.bytes) != 0) return;
-    const std::byte *const at = row + bytes_of_columns(type, column) + ahead;
+    const std::byte *const address = row + bytes_of_columns(type, column) + ahead;
     if constexpr (nearest)
-        hwy::Prefetch(at);
+        hwy::Prefetch(address);
     else
-        ask_for(at);
+        prefetch_line(address);
 }
 
 // The sums of four vectors, as four floats.
 template <class Vector>
-HWY_INLINE void sum_four(Vector a, Vector b, Vector c, Vector d4, float *out) {
+HWY_INLINE void sum_four(Vector a, Vector b, Vector c, Vector d4, float *target) {
 #if HWY_TARGET == HWY_SCALAR
-    out[0] = hn::GetLane(a);
-    out[1] = hn::GetLane(b);
-    out[2] = hn::GetLane(c);
-    out[3] = hn::GetLane(d4);
+    target[0] = hn::GetLane(a);
+    target[1] = hn::GetLane(b);
+    target[2] = hn::GetLane(c);
+    target[3] = hn::GetLane(d4);
 #else
     const hn::DFromV<Vector> d;
     const auto ac = hn::Add(hn::InterleaveLower(d, a, c), hn::InterleaveUpper(d, a, c));
     const auto bd = hn::Add(hn::InterleaveLower(d, b, d4), hn::InterleaveUpper(d, b, d4));
-    auto all = hn::Add(hn::InterleaveLower(d, ac, bd), hn::InterleaveUpper(d, ac, bd));
-    if constexpr (LANES >= 8) all = hn::Add(all, hn::SwapAdjacentBlocks(all));
-    if constexpr (LANES >= 16) all = hn::Add(all, hn::ConcatLowerUpper(d, all, all));
+    auto sums = hn::Add(hn::InterleaveLower(d, ac, bd), hn::InterleaveUpper(d, ac, bd));
+    if constexpr (LANES >= 8) sums = hn::Add(sums, hn::SwapAdjacentBlocks(sums));
+    if constexpr (LANES >= 16) sums = hn::Add(sums, hn::ConcatLowerUpper(d, sums, sums));
     const hn::CappedTag<float, 4> four;
     if constexpr (LANES == 16) {
-        hn::StoreU(hn::LowerHalf(hn::LowerHalf(all)), four, out);
+        hn::StoreU(hn::LowerHalf(hn::LowerHalf(sums)), four, target);
     } else if constexpr (LANES == 8) {
-        hn::StoreU(hn::LowerHalf(all), four, out);
+        hn::StoreU(hn::LowerHalf(sums), four, target);
     } else {
-        hn::StoreU(all, four, out);
+        hn::StoreU(sums, four, target);
     }
 #endif
 }
 
 // Lane i of vector j becomes lane j of vector i, for LANES vectors.
 template <class Tag>
-HWY_INLINE void turn_round(Tag d, hn::Vec<Tag> *v) {
+HWY_INLINE void transpose(Tag d, hn::Vec<Tag> *v) {
 #if HWY_TARGET != HWY_SCALAR
     const hn::Repartition<uint64_t, Tag> wide;
     for (uint32_t i = 0; i < LANES; i += 4) {

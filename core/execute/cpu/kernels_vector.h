@@ -44,7 +44,7 @@ struct row_task {
 };
 struct row_kernels {
     void (*multiply)(const row_task &task);
-    void (*widen)(const matrix &from, uint32_t row, float *out);
+    void (*widen)(const matrix &source, uint32_t row, float *target);
 };
 const row_kernels &vector_rows();
 
@@ -56,11 +56,11 @@ struct group_row {
 // Reads columns [begin, begin + count) as floats, by type. Both are multiples of group_values.
 struct group_kernels {
     void (*widen[weight_format_count])(const group_row &row, uint32_t begin, uint32_t count,
-                                       float *out);
+                                       float *target);
 };
 const group_kernels &vector_groups();
-inline group_row group_row_of(const matrix &of, uint64_t row) {
-    return {of.data + row * of.row_bytes, scales_at(of, row), of.group_of};
+inline group_row group_row_of(const matrix &weights, uint64_t row) {
+    return {weights.data + row * weights.row_bytes, scales_at(weights, row), weights.group_of};
 }
 
 // A panel is a transposed and widened block of weights: [columns][width] floats, width rows side by
@@ -91,24 +91,25 @@ struct tile_task {
     const float *start;  // [lanes], added first, or null
 };
 struct panel_kernels {
-    const char *products = "floats";       // the kind of products: pair_products()
+    const char *products = "floats";       // the kind of products: pair_kernel_name()
     uint32_t width;                        // rows of a panel
     uint32_t tokens;                       // of a tile, at most
     uint32_t tokens_unit = 1;              // all but the last tile should have a multiple of it
     uint32_t columns = PANEL_COLUMNS_MAX;  // of a panel, at most
     // Columns [begin, begin + count); begin a multiple of 32.
-    void (*pack)(const panel_source &from, uint32_t begin, uint32_t count, float *panel);
-    // inputs: `tokens` pointers to `columns` floats each; out: [columns, tokens].
-    void (*pack_input)(const float *const *inputs, uint32_t tokens, uint32_t columns, float *out);
+    void (*pack)(const panel_source &source, uint32_t begin, uint32_t count, float *panel);
+    // inputs: `tokens` pointers to `columns` floats each; target: [columns, tokens].
+    void (*pack_input)(const float *const *inputs, uint32_t tokens, uint32_t columns,
+                       float *target);
     void (*tile)(const tile_task &task);
-    void (*leave)() = nullptr;  // called after the last tile of some; may be null
+    void (*release)() = nullptr;  // called after the last tile of some; may be null
 };
 const panel_kernels &vector_panels();
 // The same for bf16 weights and inputs rounded to bf16, two columns at a time. null: the processor
 // has no such products. The width is that of vector_panels().
 const panel_kernels *vector_pair_panels();
 // For tests. false: pairs are multiplied in vectors. Do not call while kernels run.
-void use_matrix_registers(bool yes);
+void use_matrix_registers(bool enabled);
 // Two bf16 numbers as in an input of such panels, the first in the low half.
 inline float pair_of_floats(float first, float second) {
     const auto rounded = [](float value) {
@@ -143,7 +144,7 @@ struct attention_kernels {
     // from `limit` on.
     void (*copy_values)(const float *values, size_t stride, uint32_t positions, uint32_t column,
                         uint32_t limit, float *panel);
-    void (*scale)(float *values, uint32_t count, float by);
+    void (*scale)(float *values, uint32_t count, float factor);
 };
 const attention_kernels &vector_attention();
 
@@ -155,7 +156,7 @@ struct element_kernels {
                       uint32_t width, const float *input, float *output);
     // For measuring: the sum of `count` floats, and multiply-adds in registers
     // (flops done).
-    float (*read)(const float *from, size_t count);
+    float (*read)(const float *values, size_t count);
     double (*multiply_add)(uint64_t rounds, float *sink);
 };
 const element_kernels &vector_elements();

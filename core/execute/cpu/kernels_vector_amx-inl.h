@@ -19,10 +19,10 @@ struct panel_side {
     uint32_t rows;
 };
 
-void point(const panel_source &from, uint32_t begin, uint32_t, float *panel) {
+void store_row_pointers(const panel_source &source, uint32_t begin, uint32_t, float *panel) {
     panel_side sides[SIDES];
     for (uint32_t side = 0; side < SIDES; ++side) {
-        const std::byte *const *const rows = from.rows + side * ROWS;
+        const std::byte *const *const rows = source.rows + side * ROWS;
         uint32_t count = 1;  // if there are fewer, the last is repeated
         while (count < ROWS && rows[count] != rows[count - 1]) ++count;
         sides[side] = {rows[0] + size_t{begin} * 2, static_cast<size_t>(rows[1] - rows[0]), count};
@@ -36,14 +36,14 @@ struct shape {
     uint32_t rows[SIDES] = {}, tokens[HALVES] = {}, pairs = 0;
     bool operator==(const shape &) const = default;
 };
-inline shape &chosen() {
-    static thread_local shape of_thread;
-    return of_thread;
+inline shape &current_shape() {
+    static thread_local shape thread_shape;
+    return thread_shape;
 }
 // Loses the contents of the registers.
-void choose(const shape &of) {
-    if (of == chosen()) return;
-    chosen() = of;
+void configure_registers(const shape &wanted) {
+    if (wanted == current_shape()) return;
+    current_shape() = wanted;
     struct {
         uint8_t palette = 1, start = 0, none[14] = {};
         uint16_t row_bytes[16] = {};
@@ -55,29 +55,32 @@ void choose(const shape &of) {
         config.row_bytes[which] = static_cast<uint16_t>(words * 4);
     };
     for (uint32_t i = 0; i < 2; ++i) {
-        set(2 * i, of.rows[i], of.tokens[0]);
-        set(2 * i + 1, of.rows[i], of.tokens[1]);
-        set(4 + i, of.rows[i], of.pairs);
-        set(6 + i, of.pairs, of.tokens[i]);
+        set(2 * i, wanted.rows[i], wanted.tokens[0]);
+        set(2 * i + 1, wanted.rows[i], wanted.tokens[1]);
+        set(4 + i, wanted.rows[i], wanted.pairs);
+        set(6 + i, wanted.pairs, wanted.tokens[i]);
     }
     asm volatile("ldtilecfg %0" : : "m"(config));
 }
 // Threads whose matrix registers are empty cost less to switch.
-void leave() {
+void release_registers() {
     asm volatile("tilerelease" ::: "memory");
-    chosen() = {};
+    current_shape() = {};
 }
 
 template <int number>
-HWY_INLINE void load(const void *from, size_t stride) {
+HWY_INLINE void load(const void *source, size_t stride) {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2"
                  :
-                 : "r"(from), "r"(stride), "i"(number)
+                 : "r"(source), "r"(stride), "i"(number)
                  : "memory");
 }
 template <int number>
-HWY_INLINE void store(void *to, size_t stride) {
-    asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(stride), "i"(number) : "memory");
+HWY_INLINE void store(void *target, size_t stride) {
+    asm volatile("tilestored %%tmm%c2, (%0,%1,1)"
+                 :
+                 : "r"(target), "r"(stride), "i"(number)
+                 : "memory");
 }
 template <int sums, int weights, int inputs>
 HWY_INLINE void add_products() {
@@ -88,24 +91,24 @@ HWY_INLINE void add_products() {
 }
 
 constexpr size_t LINE_BYTES = ROWS * sizeof(float);
-struct all_sums {
-    alignas(64) float of[SIDES][HALVES][ROWS * ROWS] = {};  // [row][token]
+struct sum_tiles {
+    alignas(64) float tiles[SIDES][HALVES][ROWS * ROWS] = {};  // [row][token]
 };
 
 // `sums` += the products of `steps` times the columns of a register. input: [pair][tokens]; the
 // place of a pair is two columns wide.
 template <uint32_t sides, uint32_t halves>
-void add_steps(const panel_side *from, const float *input, uint32_t tokens, uint32_t steps,
-               all_sums &sums) {
+void add_steps(const panel_side *panel_sides, const float *input, uint32_t tokens, uint32_t steps,
+               sum_tiles &sums) {
     constexpr size_t AHEAD = 4 * 64;
-    const std::byte *left = from[0].first, *right = from[1].first;
-    const size_t left_stride = from[0].stride, right_stride = from[1].stride;
+    const std::byte *left = panel_sides[0].first, *right = panel_sides[1].first;
+    const size_t left_stride = panel_sides[0].stride, right_stride = panel_sides[1].stride;
     const size_t pair_stride = size_t{tokens} * 2 * sizeof(float);
     const auto *pairs = reinterpret_cast<const std::byte *>(input);
-    load<0>(sums.of[0][0], LINE_BYTES);
-    if constexpr (halves == 2) load<1>(sums.of[0][1], LINE_BYTES);
-    if constexpr (sides == 2) load<2>(sums.of[1][0], LINE_BYTES);
-    if constexpr (sides == 2 && halves == 2) load<3>(sums.of[1][1], LINE_BYTES);
+    load<0>(sums.tiles[0][0], LINE_BYTES);
+    if constexpr (halves == 2) load<1>(sums.tiles[0][1], LINE_BYTES);
+    if constexpr (sides == 2) load<2>(sums.tiles[1][0], LINE_BYTES);
+    if constexpr (sides == 2 && halves == 2) load<3>(sums.tiles[1][1], LINE_BYTES);
     for (uint32_t step = 0; step < steps; ++step) {
         load<4>(left, left_stride);
         load<6>(pairs, pair_stride);
@@ -119,62 +122,62 @@ void add_steps(const panel_side *from, const float *input, uint32_t tokens, uint
             add_products<2, 5, 6>();
             if constexpr (halves == 2) add_products<3, 5, 7>();
         }
-        for (uint32_t row = 0; row < from[0].rows; ++row)
+        for (uint32_t row = 0; row < panel_sides[0].rows; ++row)
             hwy::Prefetch(reinterpret_cast<const uint8_t *>(left) + row * left_stride + AHEAD);
         if constexpr (sides == 2)
-            for (uint32_t row = 0; row < from[1].rows; ++row)
+            for (uint32_t row = 0; row < panel_sides[1].rows; ++row)
                 hwy::Prefetch(reinterpret_cast<const uint8_t *>(right) + row * right_stride +
                               AHEAD);
         left += STEP_COLUMNS * 2;
         right += STEP_COLUMNS * 2;
         pairs += pair_stride * (STEP_COLUMNS / 2);
     }
-    store<0>(sums.of[0][0], LINE_BYTES);
-    if constexpr (halves == 2) store<1>(sums.of[0][1], LINE_BYTES);
-    if constexpr (sides == 2) store<2>(sums.of[1][0], LINE_BYTES);
-    if constexpr (sides == 2 && halves == 2) store<3>(sums.of[1][1], LINE_BYTES);
+    store<0>(sums.tiles[0][0], LINE_BYTES);
+    if constexpr (halves == 2) store<1>(sums.tiles[0][1], LINE_BYTES);
+    if constexpr (sides == 2) store<2>(sums.tiles[1][0], LINE_BYTES);
+    if constexpr (sides == 2 && halves == 2) store<3>(sums.tiles[1][1], LINE_BYTES);
 }
 
-void add(const shape &of, const panel_side *from, const float *input, uint32_t tokens,
-         uint32_t steps, all_sums &sums) {
-    choose(of);
-    const bool both_sides = of.rows[1] != 0, both_halves = of.tokens[1] != 0;
+void add(const shape &used, const panel_side *panel_sides, const float *input, uint32_t tokens,
+         uint32_t steps, sum_tiles &sums) {
+    configure_registers(used);
+    const bool both_sides = used.rows[1] != 0, both_halves = used.tokens[1] != 0;
     const auto run = both_sides ? (both_halves ? add_steps<2, 2> : add_steps<2, 1>)
                                 : (both_halves ? add_steps<1, 2> : add_steps<1, 1>);
-    run(from, input, tokens, steps, sums);
+    run(panel_sides, input, tokens, steps, sums);
 }
 
 // For fewer columns than a register has. Uses a copy, because the memory after the last column of a
 // row holds no weights.
-void add_rest(shape of, const panel_side *from, const float *input, uint32_t tokens,
-              uint32_t columns, all_sums &sums) {
+void add_rest(shape used, const panel_side *panel_sides, const float *input, uint32_t tokens,
+              uint32_t columns, sum_tiles &sums) {
     alignas(64) std::byte rows[SIDES][ROWS][LINE_BYTES] = {};
     panel_side copies[SIDES] = {};
     for (uint32_t side = 0; side < SIDES; ++side) {
-        for (uint32_t row = 0; row < of.rows[side]; ++row)
-            std::memcpy(rows[side][row], from[side].first + row * from[side].stride,
+        for (uint32_t row = 0; row < used.rows[side]; ++row)
+            std::memcpy(rows[side][row], panel_sides[side].first + row * panel_sides[side].stride,
                         size_t{columns} * 2);
-        copies[side] = {rows[side][0], LINE_BYTES, of.rows[side]};
+        copies[side] = {rows[side][0], LINE_BYTES, used.rows[side]};
     }
-    of.pairs = (columns + 1) / 2;
-    add(of, copies, input, tokens, 1, sums);
+    used.pairs = (columns + 1) / 2;
+    add(used, copies, input, tokens, 1, sums);
 }
 
-// Calls each(side, half, lanes, place of its outputs) for the content of a sum register. Outputs
+// Calls visit(side, half, lanes, place of its outputs) for the content of a sum register. Outputs
 // are [token][lane].
 template <class Each>
-void for_outputs(const tile_task &task, const shape &of, const Each &each) {
+void for_outputs(const tile_task &task, const shape &used, const Each &visit) {
     for (uint32_t side = 0; side < SIDES && side * ROWS < task.lanes; ++side)
-        for (uint32_t half = 0; half < HALVES && of.tokens[half] != 0; ++half)
-            each(side, half, HWY_MIN(ROWS, task.lanes - side * ROWS),
-                 task.output + half * ROWS * task.output_stride + side * ROWS);
+        for (uint32_t half = 0; half < HALVES && used.tokens[half] != 0; ++half)
+            visit(side, half, HWY_MIN(ROWS, task.lanes - side * ROWS),
+                  task.output + half * ROWS * task.output_stride + side * ROWS);
 }
 
-void take_outputs(const tile_task &task, const shape &of, all_sums &sums) {
+void load_outputs(const tile_task &task, const shape &used, sum_tiles &sums) {
     const float_tag d;
-    for_outputs(task, of, [&](uint32_t side, uint32_t half, uint32_t lanes, const float *output) {
+    for_outputs(task, used, [&](uint32_t side, uint32_t half, uint32_t lanes, const float *output) {
         alignas(64) float tokens[ROWS][ROWS] = {};
-        for (uint32_t t = 0; t < of.tokens[half]; ++t) {
+        for (uint32_t t = 0; t < used.tokens[half]; ++t) {
             if (task.add)
                 std::memcpy(tokens[t], output + t * task.output_stride, lanes * sizeof(float));
             if (task.start)
@@ -182,53 +185,54 @@ void take_outputs(const tile_task &task, const shape &of, all_sums &sums) {
         }
         hn::Vec<float_tag> v[ROWS];
         for (uint32_t t = 0; t < ROWS; ++t) v[t] = hn::Load(d, tokens[t]);
-        turn_round(d, v);
+        transpose(d, v);
         for (uint32_t row = 0; row < ROWS; ++row)
-            hn::Store(v[row], d, sums.of[side][half] + row * ROWS);
+            hn::Store(v[row], d, sums.tiles[side][half] + row * ROWS);
     });
 }
 
-void give_outputs(const tile_task &task, const shape &of, const all_sums &sums) {
+void store_outputs(const tile_task &task, const shape &used, const sum_tiles &sums) {
     const float_tag d;
-    for_outputs(task, of, [&](uint32_t side, uint32_t half, uint32_t lanes, float *output) {
+    for_outputs(task, used, [&](uint32_t side, uint32_t half, uint32_t lanes, float *output) {
         hn::Vec<float_tag> v[ROWS];
         for (uint32_t row = 0; row < ROWS; ++row)
-            v[row] = hn::Load(d, sums.of[side][half] + row * ROWS);
-        turn_round(d, v);
-        for (uint32_t t = 0; t < of.tokens[half]; ++t) {
-            float *const to = output + t * task.output_stride;
+            v[row] = hn::Load(d, sums.tiles[side][half] + row * ROWS);
+        transpose(d, v);
+        for (uint32_t t = 0; t < used.tokens[half]; ++t) {
+            float *const target = output + t * task.output_stride;
             if (lanes == ROWS) {
-                hn::StoreU(v[t], d, to);
+                hn::StoreU(v[t], d, target);
             } else {
-                alignas(64) float some[ROWS];
-                hn::Store(v[t], d, some);
-                std::memcpy(to, some, lanes * sizeof(float));
+                alignas(64) float lane_values[ROWS];
+                hn::Store(v[t], d, lane_values);
+                std::memcpy(target, lane_values, lanes * sizeof(float));
             }
         }
     });
 }
 
 void tile(const tile_task &task) {
-    panel_side from[SIDES];
-    std::memcpy(from, task.panel, sizeof from);
-    const shape of = {
-        .rows = {from[0].rows, task.lanes > ROWS ? from[1].rows : 0},
+    panel_side panel_sides[SIDES];
+    std::memcpy(panel_sides, task.panel, sizeof panel_sides);
+    const shape used = {
+        .rows = {panel_sides[0].rows, task.lanes > ROWS ? panel_sides[1].rows : 0},
         .tokens = {HWY_MIN(task.tokens, ROWS), task.tokens > ROWS ? task.tokens - ROWS : 0},
         .pairs = STEP_COLUMNS / 2};
-    all_sums sums;
-    if (task.add || task.start) take_outputs(task, of, sums);
+    sum_tiles sums;
+    if (task.add || task.start) load_outputs(task, used, sums);
     const uint32_t steps = task.columns / STEP_COLUMNS, rest = task.columns % STEP_COLUMNS;
-    if (steps != 0) add(of, from, task.input, task.tokens, steps, sums);
+    if (steps != 0) add(used, panel_sides, task.input, task.tokens, steps, sums);
     if (rest != 0) {
         const uint32_t begin = task.columns - rest;
-        for (panel_side &side : from) side.first += size_t{begin} * 2;
-        add_rest(of, from, task.input + size_t{begin} * task.tokens, task.tokens, rest, sums);
+        for (panel_side &side : panel_sides) side.first += size_t{begin} * 2;
+        add_rest(used, panel_sides, task.input + size_t{begin} * task.tokens, task.tokens, rest,
+                 sums);
     }
-    give_outputs(task, of, sums);
+    store_outputs(task, used, sums);
 }
 
 // Whether the processor has these registers and the system gives them to this process.
-bool there() {
+bool is_available() {
     constexpr uint32_t LEAF = 7, BF16 = 1u << 22, TILES = 1u << 24, STATES = 3u << 17;
     constexpr long REQUEST = 0x1023, TILE_DATA = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
     uint32_t a, b, c, d;

@@ -23,9 +23,9 @@ constexpr float LOWEST = -3.0e38f;  // below every score
 constexpr uint32_t AHEAD = 8;
 
 // The first `count` of LANES values, zeros after.
-HWY_INLINE float_vector load_some(const float *from, uint32_t count) {
+HWY_INLINE float_vector load_some(const float *source, uint32_t count) {
     alignas(64) float rest[LANES] = {};
-    std::memcpy(rest, from, count * sizeof(float));
+    std::memcpy(rest, source, count * sizeof(float));
     return hn::Load(float_tag(), rest);
 }
 
@@ -43,13 +43,13 @@ HWY_INLINE void score(const float *query, const float *keys, size_t stride, uint
         float_vector sums[heads][4];
         for (uint32_t head = 0; head < heads; ++head)
             for (uint32_t i = 0; i < 4; ++i) sums[head][i] = hn::Zero(d);
-        for (uint32_t at = 0; at < whole; at += LANES)
+        for (uint32_t column = 0; column < whole; column += LANES)
             for (uint32_t i = 0; i < 4; ++i) {
-                hwy::Prefetch(key[i] + at + ahead);
-                const auto part = hn::LoadU(d, key[i] + at);
+                hwy::Prefetch(key[i] + column + ahead);
+                const auto part = hn::LoadU(d, key[i] + column);
                 for (uint32_t head = 0; head < heads; ++head)
-                    sums[head][i] =
-                        hn::MulAdd(hn::LoadU(d, query + head * head_dim + at), part, sums[head][i]);
+                    sums[head][i] = hn::MulAdd(hn::LoadU(d, query + head * head_dim + column), part,
+                                               sums[head][i]);
             }
         if (whole != head_dim)
             for (uint32_t i = 0; i < 4; ++i) {
@@ -60,9 +60,9 @@ HWY_INLINE void score(const float *query, const float *keys, size_t stride, uint
                                    part, sums[head][i]);
             }
         for (uint32_t head = 0; head < heads; ++head) {
-            float *const out = scores[head] + position;
-            sum_four(sums[head][0], sums[head][1], sums[head][2], sums[head][3], out);
-            for (uint32_t i = 0; i < 4; ++i) out[i] *= scale;
+            float *const target = scores[head] + position;
+            sum_four(sums[head][0], sums[head][1], sums[head][2], sums[head][3], target);
+            for (uint32_t i = 0; i < 4; ++i) target[i] *= scale;
         }
     }
 }
@@ -99,55 +99,56 @@ HWY_INLINE void add_all_values(const float (*weights)[CHUNK], const float *value
                                uint32_t value_dim, uint32_t count, float *sums,
                                size_t sums_stride) {
     constexpr uint32_t VECTORS = heads == 1 ? 8 : 4;
-    uint32_t at = 0;
-    for (; at + VECTORS * LANES <= value_dim; at += VECTORS * LANES)
-        add_values<heads, VECTORS>(weights, values + at, stride, count, sums + at, sums_stride);
-    for (; at + LANES <= value_dim; at += LANES)
-        add_values<heads, 1>(weights, values + at, stride, count, sums + at, sums_stride);
-    for (; at < value_dim; ++at)
+    uint32_t column = 0;
+    for (; column + VECTORS * LANES <= value_dim; column += VECTORS * LANES)
+        add_values<heads, VECTORS>(weights, values + column, stride, count, sums + column,
+                                   sums_stride);
+    for (; column + LANES <= value_dim; column += LANES)
+        add_values<heads, 1>(weights, values + column, stride, count, sums + column, sums_stride);
+    for (; column < value_dim; ++column)
         for (uint32_t head = 0; head < heads; ++head)
             for (uint32_t position = 0; position < count; ++position)
-                sums[head * sums_stride + at] +=
-                    weights[head][position] * values[position * stride + at];
+                sums[head * sums_stride + column] +=
+                    weights[head][position] * values[position * stride + column];
 }
 
 float largest(const float *scores, uint32_t begin, uint32_t end) {
     const float_tag d;
-    auto most = hn::Set(d, LOWEST);
+    auto maximum = hn::Set(d, LOWEST);
     uint32_t i = begin;
-    for (; i + LANES <= end; i += LANES) most = hn::Max(most, hn::LoadU(d, scores + i));
-    float result = hn::GetLane(hn::MaxOfLanes(d, most));
+    for (; i + LANES <= end; i += LANES) maximum = hn::Max(maximum, hn::LoadU(d, scores + i));
+    float result = hn::GetLane(hn::MaxOfLanes(d, maximum));
     for (; i < end; ++i) result = HWY_MAX(result, scores[i]);
     return result;
 }
 
-float exponents(float *scores, uint32_t begin, uint32_t end, uint32_t count, float above) {
+float exponents(float *scores, uint32_t begin, uint32_t end, uint32_t count, float largest) {
     const float_tag d;
     for (uint32_t i = 0; i < begin; ++i) scores[i] = LOWEST;
     for (uint32_t i = end; i < count; ++i) scores[i] = LOWEST;
-    const auto most = hn::Set(d, above);
+    const auto maximum = hn::Set(d, largest);
     auto sums = hn::Zero(d);
     uint32_t i = 0;
     for (; i + LANES <= count; i += LANES) {
-        const auto weight = exponential(hn::Sub(hn::LoadU(d, scores + i), most));
+        const auto weight = exponential(hn::Sub(hn::LoadU(d, scores + i), maximum));
         hn::StoreU(weight, d, scores + i);
         sums = hn::Add(sums, weight);
     }
     float sum = hn::GetLane(hn::SumOfLanes(d, sums));
     for (; i < count; ++i) {
-        scores[i] = hn::GetLane(exponential(hn::Set(d, scores[i] - above)));
+        scores[i] = hn::GetLane(exponential(hn::Set(d, scores[i] - largest)));
         sum += scores[i];
     }
     return sum;
 }
 
-void scale(float *values, uint32_t count, float by) {
+void scale(float *values, uint32_t count, float factor) {
     const float_tag d;
-    const auto factor = hn::Set(d, by);
+    const auto factors = hn::Set(d, factor);
     uint32_t i = 0;
     for (; i + LANES <= count; i += LANES)
-        hn::StoreU(hn::Mul(hn::LoadU(d, values + i), factor), d, values + i);
-    for (; i < count; ++i) values[i] *= by;
+        hn::StoreU(hn::Mul(hn::LoadU(d, values + i), factors), d, values + i);
+    for (; i < count; ++i) values[i] *= factor;
 }
 
 // Positions [begin, begin + count) for `heads` heads from `first` on.
@@ -159,13 +160,14 @@ HWY_INLINE void add_chunk(const span_task &task, uint32_t first, size_t begin, u
     float *const partials = task.partial + first * task.partial_stride;
     for (uint32_t head = 0; head < heads; ++head) {
         float *const partial = partials + head * task.partial_stride;
-        float &most = partial[task.partial_stride - 2];
+        float &largest_score = partial[task.partial_stride - 2];
         float &total = partial[task.partial_stride - 1];
-        const float more = HWY_MAX(most, largest(scores[head], 0, count));
-        const float shrink = hn::GetLane(exponential(hn::Set(float_tag(), most - more)));
+        const float new_largest = HWY_MAX(largest_score, largest(scores[head], 0, count));
+        const float shrink =
+            hn::GetLane(exponential(hn::Set(float_tag(), largest_score - new_largest)));
         if (shrink != 1) scale(partial, task.value_dim, shrink);
-        total = total * shrink + exponents(scores[head], 0, count, count, more);
-        most = more;
+        total = total * shrink + exponents(scores[head], 0, count, count, new_largest);
+        largest_score = new_largest;
     }
     add_all_values<heads>(scores, task.values + begin * task.value_stride, task.value_stride,
                           task.value_dim, count, partials, task.partial_stride);
@@ -193,18 +195,18 @@ void copy_values(const float *values, size_t stride, uint32_t positions, uint32_
     const float_tag d;
     constexpr uint32_t WIDTH = 2 * LANES;
     for (uint32_t position = 0; position < positions; ++position, panel += WIDTH) {
-        const float *from = values + position * stride + column;
-        hwy::Prefetch(from + AHEAD * stride);
-        hwy::Prefetch(from + AHEAD * stride + LANES);
+        const float *source = values + position * stride + column;
+        hwy::Prefetch(source + AHEAD * stride);
+        hwy::Prefetch(source + AHEAD * stride + LANES);
         if (column + WIDTH <= limit) {
-            hn::Store(hn::LoadU(d, from), d, panel);
-            hn::Store(hn::LoadU(d, from + LANES), d, panel + LANES);
+            hn::Store(hn::LoadU(d, source), d, panel);
+            hn::Store(hn::LoadU(d, source + LANES), d, panel + LANES);
             continue;
         }
         const uint32_t count = limit - column;
-        hn::Store(load_some(from, HWY_MIN(count, LANES)), d, panel);
+        hn::Store(load_some(source, HWY_MIN(count, LANES)), d, panel);
         if (count > LANES) {
-            hn::Store(load_some(from + LANES, count - LANES), d, panel + LANES);
+            hn::Store(load_some(source + LANES, count - LANES), d, panel + LANES);
         } else {
             hn::Store(hn::Zero(d), d, panel + LANES);
         }

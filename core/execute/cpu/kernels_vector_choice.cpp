@@ -81,8 +81,8 @@ std::vector<std::string> vector_targets() {
 
 void choose_vector_target(const std::string &name) {
     size_t place = best_place();
-    for (size_t other = 0; other <= LAST_PLACE; ++other)
-        if (can_use(other) && name == hwy::TargetName(target_at(other))) place = other;
+    for (size_t candidate = 0; candidate <= LAST_PLACE; ++candidate)
+        if (can_use(candidate) && name == hwy::TargetName(target_at(candidate))) place = candidate;
     chosen_place().store(place, std::memory_order_relaxed);
 }
 

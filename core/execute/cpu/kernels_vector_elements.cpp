@@ -20,8 +20,8 @@ namespace {
 // 1 / (1 + exp(-x))
 HWY_INLINE float_vector sigmoid(float_vector x) {
     const float_tag d;
-    const auto one = hn::Set(d, 1.0f);
-    return hn::Div(one, hn::Add(one, exponential(hn::Neg(x))));
+    const auto ones = hn::Set(d, 1.0f);
+    return hn::Div(ones, hn::Add(ones, exponential(hn::Neg(x))));
 }
 
 HWY_INLINE float_vector activated(activation_kind kind, float_vector limit, float_vector gate,
@@ -39,12 +39,12 @@ HWY_INLINE float_vector activated(activation_kind kind, float_vector limit, floa
         }
         case activation_kind::clamped_swiglu: {
             // 1, unless one of them is no finite number: the limits would hide that.
-            const auto one =
+            const auto one_or_nan =
                 hn::Add(hn::Set(d, 1.0f), hn::Add(hn::Sub(gate, gate), hn::Sub(up, up)));
             gate = hn::Min(gate, limit);
             up = hn::Max(hn::Min(up, limit), hn::Neg(limit));
             const auto gated = hn::Mul(gate, sigmoid(hn::Mul(hn::Set(d, 1.702f), gate)));
-            return hn::Mul(hn::Add(up, one), gated);
+            return hn::Mul(hn::Add(up, one_or_nan), gated);
         }
         case activation_kind::gelu:
             break;
@@ -105,14 +105,14 @@ void normalise(norm_kind kind, const float *weight, const float *bias, float eps
 }
 
 // A multiple of 16 vectors.
-float read(const float *from, size_t count) {
+float read(const float *values, size_t count) {
     const float_tag d;
     constexpr size_t CHAINS = 8;
     float_vector sums[CHAINS];
-    for (float_vector &one : sums) one = hn::Zero(d);
+    for (float_vector &chain_sum : sums) chain_sum = hn::Zero(d);
     for (size_t i = 0; i + CHAINS * LANES <= count; i += CHAINS * LANES)
         for (size_t chain = 0; chain < CHAINS; ++chain)
-            sums[chain] = hn::Add(sums[chain], hn::LoadU(d, from + i + chain * LANES));
+            sums[chain] = hn::Add(sums[chain], hn::LoadU(d, values + i + chain * LANES));
     for (size_t chain = 1; chain < CHAINS; ++chain) sums[0] = hn::Add(sums[0], sums[chain]);
     return sum(sums[0]);
 }

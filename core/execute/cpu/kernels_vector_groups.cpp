@@ -23,49 +23,49 @@ using integer_tag = hn::Rebind<int32_t, float_tag>;
 // Vectors of 16 values, and of a group.
 constexpr uint32_t HALF = 16 / LANES, GROUP = 2 * HALF;
 
-HWY_INLINE float_vector same(float value) { return hn::Set(float_tag(), value); }
+HWY_INLINE float_vector broadcast(float value) { return hn::Set(float_tag(), value); }
 HWY_INLINE float_vector floats_of(words codes) {
     return hn::ConvertTo(float_tag(), hn::BitCast(integer_tag(), codes));
 }
-HWY_INLINE float_vector floats_of_bytes(const std::byte *from) {
+HWY_INLINE float_vector floats_of_bytes(const std::byte *source) {
     const hn::Rebind<int8_t, float_tag> bytes;
     return hn::ConvertTo(
         float_tag(),
-        hn::PromoteTo(integer_tag(), hn::LoadU(bytes, reinterpret_cast<const int8_t *>(from))));
+        hn::PromoteTo(integer_tag(), hn::LoadU(bytes, reinterpret_cast<const int8_t *>(source))));
 }
-HWY_INLINE words bits(words from, uint32_t low, uint32_t mask) {
-    return hn::And(hn::ShiftRightSame(from, static_cast<int>(low)), hn::Set(word_tag(), mask));
+HWY_INLINE words bits(words codes, uint32_t low, uint32_t mask) {
+    return hn::And(hn::ShiftRightSame(codes, static_cast<int>(low)), hn::Set(word_tag(), mask));
 }
-HWY_INLINE uint32_t byte_at(const std::byte *from, size_t at) {
-    return std::to_integer<uint32_t>(from[at]);
+HWY_INLINE uint32_t byte_at(const std::byte *source, size_t index) {
+    return std::to_integer<uint32_t>(source[index]);
 }
 // A binary16, in every lane.
-HWY_INLINE float_vector half_at(const std::byte *from) {
+HWY_INLINE float_vector half_at(const std::byte *source) {
     uint16_t word;
-    std::memcpy(&word, from, sizeof word);
+    std::memcpy(&word, source, sizeof word);
     const hn::Rebind<hwy::float16_t, float_tag> halves;
     return hn::PromoteTo(float_tag(), hn::BitCast(halves, hn::Set(half_word_tag(), word)));
 }
 
-// Calls made(number of the vector, codes) for the 32 nibbles of 16 bytes, the low ones first.
-template <class Made>
-HWY_INLINE void each_nibbles(const std::byte *from, Made &&made) {
+// Calls visit(number of the vector, codes) for the 32 nibbles of 16 bytes, the low ones first.
+template <class Visit>
+HWY_INLINE void visit_nibbles(const std::byte *source, Visit &&visit) {
     for (uint32_t i = 0; i < HALF; ++i) {
-        const words codes = load_bytes(from + i * LANES);
-        made(i, hn::And(codes, hn::Set(word_tag(), 15)));
-        made(i + HALF, hn::ShiftRight<4>(codes));
+        const words codes = load_bytes(source + i * LANES);
+        visit(i, hn::And(codes, hn::Set(word_tag(), 15)));
+        visit(i + HALF, hn::ShiftRight<4>(codes));
     }
 }
 // The same where a bit of `high` goes before each nibble, the lowest first.
-template <class Made>
-HWY_INLINE void each_five_bits(const std::byte *high, const std::byte *from, Made &&made) {
+template <class Visit>
+HWY_INLINE void visit_five_bits(const std::byte *high, const std::byte *source, Visit &&visit) {
     uint32_t word;
     std::memcpy(&word, high, sizeof word);
-    each_nibbles(from, [&](uint32_t i, words codes) HWY_ATTR {
+    visit_nibbles(source, [&](uint32_t i, words codes) HWY_ATTR {
         const words place = hn::Iota(word_tag(), i * LANES);
         const words bit =
             hn::And(hn::Shr(hn::Set(word_tag(), word), place), hn::Set(word_tag(), 1));
-        made(i, hn::Or(codes, hn::ShiftLeft<4>(bit)));
+        visit(i, hn::Or(codes, hn::ShiftLeft<4>(bit)));
     });
 }
 
@@ -75,9 +75,9 @@ struct code_table {
     alignas(16) int8_t bytes[16];
 };
 constexpr code_table table_of(std::array<int8_t, 16> values) {
-    code_table made{};
-    for (uint32_t i = 0; i < 16; ++i) made.floats[i] = made.bytes[i] = values[i];
-    return made;
+    code_table table{};
+    for (uint32_t i = 0; i < 16; ++i) table.floats[i] = table.bytes[i] = values[i];
+    return table;
 }
 constexpr code_table IQ4 =
     table_of({-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113});
@@ -114,76 +114,79 @@ HWY_INLINE uint32_t group_in_block(uint32_t column) { return column % 256 / grou
 
 template <>
 struct group_reader<weight_type::q8_0> {
-    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *out) {
+    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *values) {
         const std::byte *block = block_at<weight_type::q8_0>(row, column);
         const float_vector scale = half_at(block);
         for (uint32_t i = 0; i < GROUP; ++i)
-            out[i] = hn::Mul(scale, floats_of_bytes(block + 2 + i * LANES));
+            values[i] = hn::Mul(scale, floats_of_bytes(block + 2 + i * LANES));
     }
 };
 template <>
 struct group_reader<weight_type::q4_0> {
-    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *out) {
+    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *values) {
         const std::byte *block = block_at<weight_type::q4_0>(row, column);
         const float_vector scale = half_at(block);
-        each_nibbles(block + 2, [&](uint32_t i, words codes) HWY_ATTR {
-            out[i] = hn::Mul(scale, hn::Sub(floats_of(codes), same(8)));
+        visit_nibbles(block + 2, [&](uint32_t i, words codes) HWY_ATTR {
+            values[i] = hn::Mul(scale, hn::Sub(floats_of(codes), broadcast(8)));
         });
     }
 };
 template <>
 struct group_reader<weight_type::q4_1> {
-    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *out) {
+    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *values) {
         const std::byte *block = block_at<weight_type::q4_1>(row, column);
         const float_vector scale = half_at(block), least = half_at(block + 2);
-        each_nibbles(block + 4, [&](uint32_t i, words codes) HWY_ATTR {
-            out[i] = hn::MulAdd(scale, floats_of(codes), least);
+        visit_nibbles(block + 4, [&](uint32_t i, words codes) HWY_ATTR {
+            values[i] = hn::MulAdd(scale, floats_of(codes), least);
         });
     }
 };
 template <>
 struct group_reader<weight_type::q5_0> {
-    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *out) {
+    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *values) {
         const std::byte *block = block_at<weight_type::q5_0>(row, column);
         const float_vector scale = half_at(block);
-        each_five_bits(block + 2, block + 6, [&](uint32_t i, words codes) HWY_ATTR {
-            out[i] = hn::Mul(scale, hn::Sub(floats_of(codes), same(16)));
+        visit_five_bits(block + 2, block + 6, [&](uint32_t i, words codes) HWY_ATTR {
+            values[i] = hn::Mul(scale, hn::Sub(floats_of(codes), broadcast(16)));
         });
     }
 };
 template <>
 struct group_reader<weight_type::q5_1> {
-    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *out) {
+    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *values) {
         const std::byte *block = block_at<weight_type::q5_1>(row, column);
         const float_vector scale = half_at(block), least = half_at(block + 2);
-        each_five_bits(block + 4, block + 8, [&](uint32_t i, words codes) HWY_ATTR {
-            out[i] = hn::MulAdd(scale, floats_of(codes), least);
+        visit_five_bits(block + 4, block + 8, [&](uint32_t i, words codes) HWY_ATTR {
+            values[i] = hn::MulAdd(scale, floats_of(codes), least);
         });
     }
 };
 
 // Two bits of each value: of 32 bytes for four groups, the group's pair.
-HWY_INLINE words two_bits(const std::byte *from, uint32_t group, uint32_t i) {
-    return bits(load_bytes(from + group / 4 * 32 + i * LANES), group % 4 * 2, 3);
+HWY_INLINE words two_bits(const std::byte *source, uint32_t group, uint32_t i) {
+    return bits(load_bytes(source + group / 4 * 32 + i * LANES), group % 4 * 2, 3);
 }
 
 template <>
 struct group_reader<weight_type::q2_k> {
-    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *out) {
+    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *values) {
         const std::byte *block = block_at<weight_type::q2_k>(row, column);
         const uint32_t group = group_in_block(column);
         const float_vector scale = half_at(block + 80), least = half_at(block + 82);
         for (uint32_t i = 0; i < GROUP; ++i) {
-            const uint32_t both = byte_at(block, 2 * group + i / HALF);
-            const float_vector by = hn::Mul(scale, same(static_cast<float>(both & 15)));
-            const float_vector off = hn::Mul(least, same(static_cast<float>(both >> 4)));
-            out[i] = hn::MulSub(by, floats_of(two_bits(block + 16, group, i)), off);
+            const uint32_t packed = byte_at(block, 2 * group + i / HALF);
+            const float_vector group_scale =
+                hn::Mul(scale, broadcast(static_cast<float>(packed & 15)));
+            const float_vector group_minimum =
+                hn::Mul(least, broadcast(static_cast<float>(packed >> 4)));
+            values[i] =
+                hn::MulSub(group_scale, floats_of(two_bits(block + 16, group, i)), group_minimum);
         }
     }
 };
 template <>
 struct group_reader<weight_type::q3_k> {
-    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *out) {
+    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *values) {
         const std::byte *block = block_at<weight_type::q3_k>(row, column);
         const uint32_t group = group_in_block(column);
         const float_vector scale = half_at(block + 108);
@@ -191,11 +194,11 @@ struct group_reader<weight_type::q3_k> {
             const uint32_t k = 2 * group + i / HALF;
             const uint32_t low = byte_at(block, 96 + k % 8) >> k / 8 * 4 & 15;
             const uint32_t high = byte_at(block, 104 + k % 4) >> k / 4 * 2 & 3;
-            const float_vector by =
-                hn::Mul(scale, same(static_cast<float>(low | high << 4) - 32.0f));
+            const float_vector group_scale =
+                hn::Mul(scale, broadcast(static_cast<float>(low | high << 4) - 32.0f));
             const words top = bits(load_bytes(block + i * LANES), group, 1);
             const words code = hn::Or(two_bits(block + 32, group, i), hn::ShiftLeft<2>(top));
-            out[i] = hn::Mul(by, hn::Sub(floats_of(code), same(4)));
+            values[i] = hn::Mul(group_scale, hn::Sub(floats_of(code), broadcast(4)));
         }
     }
 };
@@ -215,92 +218,96 @@ HWY_INLINE scale_and_least scales_of_k(const std::byte *block, uint32_t group) {
         scale = (low & 15) | byte_at(packed, group - 4) >> 6 << 4;
         least = low >> 4 | byte_at(packed, group) >> 6 << 4;
     }
-    return {hn::Mul(half_at(block), same(static_cast<float>(scale))),
-            hn::Mul(half_at(block + 2), same(static_cast<float>(least)))};
+    return {hn::Mul(half_at(block), broadcast(static_cast<float>(scale))),
+            hn::Mul(half_at(block + 2), broadcast(static_cast<float>(least)))};
 }
 // Nibbles of 32 bytes, low for even groups.
-HWY_INLINE words nibbles_of_k(const std::byte *from, uint32_t group, uint32_t i) {
-    return bits(load_bytes(from + group / 2 * 32 + i * LANES), group % 2 * 4, 15);
+HWY_INLINE words nibbles_of_k(const std::byte *source, uint32_t group, uint32_t i) {
+    return bits(load_bytes(source + group / 2 * 32 + i * LANES), group % 2 * 4, 15);
 }
 
 template <>
 struct group_reader<weight_type::q4_k> {
-    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *out) {
+    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *values) {
         const std::byte *block = block_at<weight_type::q4_k>(row, column);
         const uint32_t group = group_in_block(column);
-        const scale_and_least by = scales_of_k(block, group);
+        const scale_and_least scales = scales_of_k(block, group);
         for (uint32_t i = 0; i < GROUP; ++i)
-            out[i] = hn::MulSub(by.scale, floats_of(nibbles_of_k(block + 16, group, i)), by.least);
+            values[i] = hn::MulSub(scales.scale, floats_of(nibbles_of_k(block + 16, group, i)),
+                                   scales.least);
     }
 };
 template <>
 struct group_reader<weight_type::q5_k> {
-    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *out) {
+    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *values) {
         const std::byte *block = block_at<weight_type::q5_k>(row, column);
         const uint32_t group = group_in_block(column);
-        const scale_and_least by = scales_of_k(block, group);
+        const scale_and_least scales = scales_of_k(block, group);
         for (uint32_t i = 0; i < GROUP; ++i) {
             const words top = bits(load_bytes(block + 16 + i * LANES), group, 1);
             const words code = hn::Or(nibbles_of_k(block + 48, group, i), hn::ShiftLeft<4>(top));
-            out[i] = hn::MulSub(by.scale, floats_of(code), by.least);
+            values[i] = hn::MulSub(scales.scale, floats_of(code), scales.least);
         }
     }
 };
 template <>
 struct group_reader<weight_type::q6_k> {
-    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *out) {
+    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *values) {
         const std::byte *block = block_at<weight_type::q6_k>(row, column);
         const uint32_t group = group_in_block(column), half = group / 4, quarter = group % 4;
         const std::byte *low = block + 64 * half + quarter % 2 * 32;
         const float_vector scale = half_at(block + 208);
         for (uint32_t i = 0; i < GROUP; ++i) {
-            const auto own = std::to_integer<int8_t>(block[192 + 2 * group + i / HALF]);
+            const auto scale_code = std::to_integer<int8_t>(block[192 + 2 * group + i / HALF]);
             const words top = two_bits(block + 128, group, i);
             const words code = hn::Or(bits(load_bytes(low + i * LANES), quarter / 2 * 4, 15),
                                       hn::ShiftLeft<4>(top));
-            out[i] = hn::Mul(hn::Mul(scale, same(own)), hn::Sub(floats_of(code), same(32)));
+            values[i] = hn::Mul(hn::Mul(scale, broadcast(scale_code)),
+                                hn::Sub(floats_of(code), broadcast(32)));
         }
     }
 };
 template <>
 struct group_reader<weight_type::iq4_nl> {
-    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *out) {
+    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *values) {
         const std::byte *block = block_at<weight_type::iq4_nl>(row, column);
         const float_vector scale = half_at(block);
-        each_nibbles(block + 2, [&](uint32_t i, words codes)
-                                    HWY_ATTR { out[i] = hn::Mul(scale, looked_up(IQ4, codes)); });
+        visit_nibbles(block + 2, [&](uint32_t i, words codes) HWY_ATTR {
+            values[i] = hn::Mul(scale, looked_up(IQ4, codes));
+        });
     }
 };
 template <>
 struct group_reader<weight_type::iq4_xs> {
-    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *out) {
+    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *values) {
         const std::byte *block = block_at<weight_type::iq4_xs>(row, column);
         const uint32_t group = group_in_block(column);
         const uint32_t high = byte_at(block, 2) | byte_at(block, 3) << 8;
-        const uint32_t own =
+        const uint32_t scale_code =
             (byte_at(block, 4 + group / 2) >> group % 2 * 4 & 15) | (high >> 2 * group & 3) << 4;
-        const float_vector scale = hn::Mul(half_at(block), same(static_cast<float>(own) - 32.0f));
-        each_nibbles(block + 8 + 16 * group, [&](uint32_t i, words codes) HWY_ATTR {
-            out[i] = hn::Mul(scale, looked_up(IQ4, codes));
+        const float_vector scale =
+            hn::Mul(half_at(block), broadcast(static_cast<float>(scale_code) - 32.0f));
+        visit_nibbles(block + 8 + 16 * group, [&](uint32_t i, words codes) HWY_ATTR {
+            values[i] = hn::Mul(scale, looked_up(IQ4, codes));
         });
     }
 };
 template <>
 struct group_reader<weight_type::mxfp4_gguf> {
-    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *out) {
+    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *values) {
         const std::byte *block = block_at<weight_type::mxfp4_gguf>(row, column);
         // Half the scale for twice the value: the largest scale itself is no float32.
         const uint32_t exponent = byte_at(block, 0);
-        const float_vector scale = same(
+        const float_vector scale = broadcast(
             std::bit_cast<float>(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23));
-        each_nibbles(block + 1, [&](uint32_t i, words codes) HWY_ATTR {
-            out[i] = hn::Mul(scale, looked_up(TWICE_FP4, codes));
+        visit_nibbles(block + 1, [&](uint32_t i, words codes) HWY_ATTR {
+            values[i] = hn::Mul(scale, looked_up(TWICE_FP4, codes));
         });
     }
 };
 template <>
 struct group_reader<weight_type::fp8> {
-    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *out) {
+    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *values) {
         float scale;
         std::memcpy(&scale, row.scales + column / 128 * sizeof scale, sizeof scale);
         for (uint32_t i = 0; i < GROUP; ++i) {
@@ -312,25 +319,26 @@ struct group_reader<weight_type::fp8> {
             const words none = hn::Set(word_tag(), 0x7fc00000);
             const words odd =
                 hn::VecFromMask(word_tag(), hn::Eq(magnitude, hn::Set(word_tag(), 0x7f)));
-            const float_vector value = hn::Mul(hn::BitCast(float_tag(), placed), same(0x1p120f));
-            out[i] = hn::Mul(hn::BitCast(float_tag(), hn::Or(hn::BitCast(word_tag(), value),
-                                                             hn::And(odd, none))),
-                             same(scale));
+            const float_vector value =
+                hn::Mul(hn::BitCast(float_tag(), placed), broadcast(0x1p120f));
+            values[i] = hn::Mul(hn::BitCast(float_tag(), hn::Or(hn::BitCast(word_tag(), value),
+                                                                hn::And(odd, none))),
+                                broadcast(scale));
         }
     }
 };
 
 template <weight_type type>
 struct int4_reader {
-    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *out) {
+    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *values) {
         const std::byte *block = block_at<type>(row, column);
         float scale;
         std::memcpy(&scale, block, sizeof scale);
-        const float_vector zero = same(static_cast<float>(byte_at(block, 4)));
-        each_nibbles(block + 5 + column % format_of(type).block / 2,
-                     [&](uint32_t i, words codes) HWY_ATTR {
-                         out[i] = hn::Mul(same(scale), hn::Sub(floats_of(codes), zero));
-                     });
+        const float_vector zero = broadcast(static_cast<float>(byte_at(block, 4)));
+        visit_nibbles(block + 5 + column % format_of(type).block / 2,
+                      [&](uint32_t i, words codes) HWY_ATTR {
+                          values[i] = hn::Mul(broadcast(scale), hn::Sub(floats_of(codes), zero));
+                      });
     }
 };
 template <>
@@ -341,37 +349,37 @@ template <>
 struct group_reader<weight_type::int4_128> : int4_reader<weight_type::int4_128> {};
 template <>
 struct group_reader<weight_type::int4_ordered> {
-    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *out) {
+    static HWY_INLINE void read(const group_row &row, uint32_t column, float_vector *values) {
         const auto *scales = reinterpret_cast<const float *>(row.scales);
-        each_nibbles(row.values + column / 2, [&](uint32_t i, words codes) HWY_ATTR {
+        visit_nibbles(row.values + column / 2, [&](uint32_t i, words codes) HWY_ATTR {
             const words group = hn::LoadU(word_tag(), row.group_of + column + i * LANES);
             const auto place = hn::BitCast(integer_tag(), hn::ShiftLeft<1>(group));
             const float_vector scale = hn::GatherIndex(float_tag(), scales, place);
             const float_vector zero = hn::GatherIndex(float_tag(), scales + 1, place);
-            out[i] = hn::Mul(scale, hn::Sub(floats_of(codes), zero));
+            values[i] = hn::Mul(scale, hn::Sub(floats_of(codes), zero));
         });
     }
 };
 
 template <weight_type type>
-void widen_groups(const group_row &row, uint32_t begin, uint32_t count, float *out) {
-    for (uint32_t at = 0; at < count; at += group_values) {
+void widen_groups(const group_row &row, uint32_t begin, uint32_t count, float *target) {
+    for (uint32_t offset = 0; offset < count; offset += group_values) {
         float_vector values[GROUP];
-        group_reader<type>::read(row, begin + at, values);
+        group_reader<type>::read(row, begin + offset, values);
         for (uint32_t i = 0; i < GROUP; ++i)
-            hn::StoreU(values[i], float_tag(), out + at + i * LANES);
+            hn::StoreU(values[i], float_tag(), target + offset + i * LANES);
     }
 }
 
 template <size_t... index>
 constexpr group_kernels kernels_of(std::index_sequence<index...>) {
-    group_kernels made{};
+    group_kernels kernels{};
     const auto add = [&]<size_t number>() {
         constexpr weight_type type = weight_formats[number].type;
-        if constexpr (in_groups(type)) made.widen[number] = widen_groups<type>;
+        if constexpr (in_groups(type)) kernels.widen[number] = widen_groups<type>;
     };
     (add.template operator()<index>(), ...);
-    return made;
+    return kernels;
 }
 
 const group_kernels *table() {

@@ -41,38 +41,38 @@ void pack_side(const std::byte *const *rows, size_t ahead, uint32_t begin, uint3
         const uint32_t columns = HWY_MIN(2 * LANES, count - done);
         words v[LANES];
         for (uint32_t r = 0; r < LANES; ++r) {
-            const std::byte *const from = rows[r] + size_t{begin + done} * 2;
-            hwy::Prefetch(reinterpret_cast<const uint8_t *>(from) + ahead);
+            const std::byte *const source = rows[r] + size_t{begin + done} * 2;
+            hwy::Prefetch(reinterpret_cast<const uint8_t *>(source) + ahead);
             if (columns == 2 * LANES) {
-                v[r] = hn::BitCast(d, load_floats(from));
+                v[r] = hn::BitCast(d, load_floats(source));
             } else {
                 alignas(64) uint32_t rest[LANES] = {};
-                std::memcpy(rest, from, columns * 2);
+                std::memcpy(rest, source, columns * 2);
                 v[r] = hn::Load(d, rest);
             }
         }
-        turn_round(d, v);
-        uint32_t *out = panel + size_t{done} * WIDTH;
-        for (uint32_t i = 0; 2 * i < columns; ++i, out += 2 * WIDTH) hn::Store(v[i], d, out);
+        transpose(d, v);
+        uint32_t *target = panel + size_t{done} * WIDTH;
+        for (uint32_t i = 0; 2 * i < columns; ++i, target += 2 * WIDTH) hn::Store(v[i], d, target);
     }
 }
 
-void pack(const panel_source &from, uint32_t begin, uint32_t count, float *panel) {
+void pack(const panel_source &source, uint32_t begin, uint32_t count, float *panel) {
     for (uint32_t side = 0; side < 2; ++side)
-        pack_side(from.rows + side * LANES, from.sides[side].ahead, begin, count,
+        pack_side(source.rows + side * LANES, source.sides[side].ahead, begin, count,
                   reinterpret_cast<uint32_t *>(panel) + side * LANES);
 }
 
 // Two vectors of floats as pairs in their order.
-HWY_INLINE words pairs_of(const float *from) {
+HWY_INLINE words pairs_of(const float *source) {
     const float_tag d;
-    const auto low = hn::LoadU(d, from), high = hn::LoadU(d, from + LANES);
+    const auto low = hn::LoadU(d, source), high = hn::LoadU(d, source + LANES);
     words pairs;
     asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(pairs.raw) : "v"(low.raw), "v"(high.raw));
     return pairs;
 }
 
-void pack_input(const float *const *inputs, uint32_t tokens, uint32_t columns, float *out) {
+void pack_input(const float *const *inputs, uint32_t tokens, uint32_t columns, float *target) {
     const word_tag d;
     const uint32_t whole = columns / (2 * LANES) * (2 * LANES);
     for (uint32_t first = 0; first < tokens; first += LANES) {
@@ -81,11 +81,11 @@ void pack_input(const float *const *inputs, uint32_t tokens, uint32_t columns, f
             words v[LANES];
             for (uint32_t t = 0; t < LANES; ++t)
                 v[t] = t < count ? pairs_of(inputs[first + t] + column) : hn::Zero(d);
-            turn_round(d, v);
+            transpose(d, v);
             for (uint32_t pair = 0; pair < LANES; ++pair) {
-                alignas(64) uint32_t some[LANES];
-                hn::Store(v[pair], d, some);
-                std::memcpy(out + size_t{column + 2 * pair} * tokens + first, some,
+                alignas(64) uint32_t pair_row[LANES];
+                hn::Store(v[pair], d, pair_row);
+                std::memcpy(target + size_t{column + 2 * pair} * tokens + first, pair_row,
                             count * sizeof(float));
             }
         }
@@ -93,7 +93,7 @@ void pack_input(const float *const *inputs, uint32_t tokens, uint32_t columns, f
     for (uint32_t t = 0; t < tokens; ++t)
         for (uint32_t column = whole; column < columns; column += 2) {
             const float second = column + 1 < columns ? inputs[t][column + 1] : 0;
-            out[size_t{column} * tokens + t] = pair_of_floats(inputs[t][column], second);
+            target[size_t{column} * tokens + t] = pair_of_floats(inputs[t][column], second);
         }
 }
 
@@ -109,9 +109,9 @@ void run_tile(const tile_task &task) {
     const word_tag pairs;
     float_vector left[tokens], right[tokens];
     for (uint32_t t = 0; t < tokens; ++t) {
-        const float *from = task.output + t * task.output_stride;
-        left[t] = task.add ? hn::LoadU(d, from) : hn::Zero(d);
-        right[t] = task.add ? hn::LoadU(d, from + LANES) : hn::Zero(d);
+        const float *source = task.output + t * task.output_stride;
+        left[t] = task.add ? hn::LoadU(d, source) : hn::Zero(d);
+        right[t] = task.add ? hn::LoadU(d, source + LANES) : hn::Zero(d);
         if (task.start) {
             left[t] = hn::Add(left[t], hn::LoadU(d, task.start));
             right[t] = hn::Add(right[t], hn::LoadU(d, task.start + LANES));
@@ -131,9 +131,9 @@ void run_tile(const tile_task &task) {
         input += 2 * tokens;
     }
     for (uint32_t t = 0; t < tokens; ++t) {
-        float *to = task.output + t * task.output_stride;
-        hn::StoreU(left[t], d, to);
-        hn::StoreU(right[t], d, to + LANES);
+        float *target = task.output + t * task.output_stride;
+        hn::StoreU(left[t], d, target);
+        hn::StoreU(right[t], d, target + LANES);
     }
 }
 
@@ -150,12 +150,12 @@ void choose_tile(const tile_task &task) {
             std::memcpy(outputs + t * WIDTH, task.output + t * task.output_stride,
                         task.lanes * sizeof(float));
     if (task.start) std::memcpy(start, task.start, task.lanes * sizeof(float));
-    tile_task wide = task;
-    wide.output = outputs;
-    wide.output_stride = WIDTH;
-    wide.lanes = WIDTH;
-    if (task.start) wide.start = start;
-    run_tile<tokens>(wide);
+    tile_task padded_task = task;
+    padded_task.output = outputs;
+    padded_task.output_stride = WIDTH;
+    padded_task.lanes = WIDTH;
+    if (task.start) padded_task.start = start;
+    run_tile<tokens>(padded_task);
     for (uint32_t t = 0; t < tokens; ++t)
         std::memcpy(task.output + t * task.output_stride, outputs + t * WIDTH,
                     task.lanes * sizeof(float));
@@ -166,21 +166,21 @@ void tile(const tile_task &task) { choose_tile<TILE_TOKENS>(task); }
 #if HWY_ARCH_X86_64
 #include "core/execute/cpu/kernels_vector_amx-inl.h"
 
-const panel_kernels *registers() {
+const panel_kernels *register_kernels() {
     static constexpr panel_kernels KERNELS = {.products = "amx",
                                               .width = WIDTH,
                                               .tokens = amx::HALVES * amx::ROWS,
                                               .tokens_unit = amx::ROWS,
                                               .columns = UINT32_MAX,
-                                              .pack = amx::point,
+                                              .pack = amx::store_row_pointers,
                                               .pack_input = pack_input,
                                               .tile = amx::tile,
-                                              .leave = amx::leave};
-    static const bool there = amx::there();
-    return there ? &KERNELS : nullptr;
+                                              .release = amx::release_registers};
+    static const bool available = amx::is_available();
+    return available ? &KERNELS : nullptr;
 }
 #else
-const panel_kernels *registers() { return nullptr; }
+const panel_kernels *register_kernels() { return nullptr; }
 #endif
 
 const panel_kernels *table(bool registers_wanted) {
@@ -191,7 +191,7 @@ const panel_kernels *table(bool registers_wanted) {
                                               .pack_input = pack_input,
                                               .tile = tile};
     if (!__builtin_cpu_supports("avx512bf16")) return nullptr;
-    return registers_wanted && registers() ? registers() : &KERNELS;
+    return registers_wanted && register_kernels() ? register_kernels() : &KERNELS;
 }
 
 #else
@@ -210,10 +210,10 @@ namespace {
 std::atomic<bool> registers_wanted = true;
 }  // namespace
 const panel_kernels *vector_pair_panels() { return MOORAGE_CHOSEN_TARGET(table)(registers_wanted); }
-std::string_view pair_products() {
+std::string_view pair_kernel_name() {
     const panel_kernels *const pairs = vector_pair_panels();
     return (pairs ? *pairs : vector_panels()).products;
 }
-void use_matrix_registers(bool yes) { registers_wanted = yes; }
+void use_matrix_registers(bool enabled) { registers_wanted = enabled; }
 }  // namespace moorage::core
 #endif

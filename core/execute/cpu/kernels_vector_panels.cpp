@@ -21,9 +21,9 @@ static_assert(WIDTH <= PANEL_WIDTH_MAX);
 // broadcast.
 constexpr uint32_t TILE_TOKENS = LANES == 16 || HWY_TARGET == HWY_NEON ? 12 : 6;
 
-HWY_INLINE void store_turned(float_vector *v, uint32_t count, float *panel) {
+HWY_INLINE void store_transposed(float_vector *v, uint32_t count, float *panel) {
     const float_tag d;
-    turn_round(d, v);
+    transpose(d, v);
     for (uint32_t i = 0; i < count; ++i) hn::Store(v[i], d, panel + i * WIDTH);
 }
 
@@ -42,17 +42,17 @@ HWY_INLINE uint32_t pack_pairs(const std::byte *const *rows, size_t ahead, uint3
     for (; done + 2 * LANES <= count; done += 2 * LANES) {
         hn::Vec<word_tag> v[LANES];
         for (uint32_t r = 0; r < LANES; ++r) {
-            const std::byte *const from = rows[r] + size_t{begin + done} * 2;
-            hwy::Prefetch(reinterpret_cast<const uint8_t *>(from) + ahead);
-            v[r] = hn::BitCast(words, load_floats(from));
+            const std::byte *const source = rows[r] + size_t{begin + done} * 2;
+            hwy::Prefetch(reinterpret_cast<const uint8_t *>(source) + ahead);
+            v[r] = hn::BitCast(words, load_floats(source));
         }
-        turn_round(words, v);
-        float *out = panel + size_t{done} * WIDTH;
-        for (uint32_t i = 0; i < LANES; ++i, out += 2 * WIDTH) {
+        transpose(words, v);
+        float *target = panel + size_t{done} * WIDTH;
+        for (uint32_t i = 0; i < LANES; ++i, target += 2 * WIDTH) {
             float_vector first, second;
             reader<type>::part(v[i], first, second);
-            hn::Store(first, d, out);
-            hn::Store(second, d, out + WIDTH);
+            hn::Store(first, d, target);
+            hn::Store(second, d, target + WIDTH);
         }
     }
     return done;
@@ -68,54 +68,54 @@ HWY_INLINE void pack_floats(const std::byte *const *rows, size_t ahead, uint32_t
         const uint32_t columns = HWY_MIN(LANES, count - done);
         float_vector v[LANES];
         for (uint32_t r = 0; r < LANES; ++r) {
-            const std::byte *from = rows[r] + size_t{begin + done} * BYTES;
-            hwy::Prefetch(reinterpret_cast<const uint8_t *>(from) + ahead);
+            const std::byte *source = rows[r] + size_t{begin + done} * BYTES;
+            hwy::Prefetch(reinterpret_cast<const uint8_t *>(source) + ahead);
             if (columns == LANES) {
-                v[r] = reader<type>::load(from);
+                v[r] = reader<type>::load(source);
             } else {
                 alignas(64) std::byte rest[LANES * 4] = {};
-                std::memcpy(rest, from, columns * BYTES);
+                std::memcpy(rest, source, columns * BYTES);
                 v[r] = reader<type>::load(rest);
             }
         }
-        store_turned(v, columns, panel + size_t{done} * WIDTH);
+        store_transposed(v, columns, panel + size_t{done} * WIDTH);
     }
 }
 
 template <weight_type type>
-HWY_INLINE void pack_blocks(const panel_source &from, uint32_t side, uint32_t begin, uint32_t count,
-                            float *panel) {
+HWY_INLINE void pack_blocks(const panel_source &source, uint32_t side, uint32_t begin,
+                            uint32_t count, float *panel) {
     const uint32_t first_row = side * LANES;
     const float_tag d;
     for (uint32_t column = begin; column < begin + count; column += 2 * LANES) {
         float_vector even[LANES], odd[LANES];
         for (uint32_t r = 0; r < LANES; ++r) {
-            const std::byte *const row = from.rows[first_row + r];
-            ask_ahead<type, /*nearest=*/true>(row, column, from.sides[side].ahead);
-            const auto scale = reader<type>::scale(from.scales[first_row + r], column);
+            const std::byte *const row = source.rows[first_row + r];
+            prefetch_ahead<type, /*nearest=*/true>(row, column, source.sides[side].ahead);
+            const auto scale = reader<type>::scale(source.scales[first_row + r], column);
             reader<type>::load_two(row, column, even[r], odd[r]);
             even[r] = hn::Mul(even[r], scale);
             odd[r] = hn::Mul(odd[r], scale);
         }
-        turn_round(d, even);
-        turn_round(d, odd);
-        float *out = panel + size_t{column - begin} * WIDTH;
-        for (uint32_t i = 0; i < LANES; ++i, out += 2 * WIDTH) {
-            hn::Store(even[i], d, out);
-            hn::Store(odd[i], d, out + WIDTH);
+        transpose(d, even);
+        transpose(d, odd);
+        float *target = panel + size_t{column - begin} * WIDTH;
+        for (uint32_t i = 0; i < LANES; ++i, target += 2 * WIDTH) {
+            hn::Store(even[i], d, target);
+            hn::Store(odd[i], d, target + WIDTH);
         }
     }
 }
 
 template <weight_type type>
-void pack_type(const panel_source &from, uint32_t side, uint32_t begin, uint32_t count,
+void pack_type(const panel_source &source, uint32_t side, uint32_t begin, uint32_t count,
                float *panel) {
     constexpr weight_format FORMAT = format_of(type);
     if constexpr (FORMAT.order == value_order::pairs) {
-        pack_blocks<type>(from, side, begin, count, panel);
+        pack_blocks<type>(source, side, begin, count, panel);
     } else {
-        const std::byte *const *rows = from.rows + side * LANES;
-        const size_t ahead = from.sides[side].ahead;
+        const std::byte *const *rows = source.rows + side * LANES;
+        const size_t ahead = source.sides[side].ahead;
         uint32_t done = 0;
         if constexpr (FORMAT.bytes == 2) done = pack_pairs<type>(rows, ahead, begin, count, panel);
         pack_floats<type>(rows, ahead, begin, done, count, panel);
@@ -123,41 +123,42 @@ void pack_type(const panel_source &from, uint32_t side, uint32_t begin, uint32_t
 }
 
 // Through a copy as floats, which stays in the nearest cache.
-void pack_groups(const panel_source &from, uint32_t side, uint32_t begin, uint32_t count,
+void pack_groups(const panel_source &source, uint32_t side, uint32_t begin, uint32_t count,
                  float *panel) {
-    const auto widen = vector_groups().widen[static_cast<size_t>(from.sides[side].type)];
+    const auto widen = vector_groups().widen[static_cast<size_t>(source.sides[side].type)];
     alignas(64) float values[LANES][PANEL_COLUMNS_MAX];
     for (uint32_t r = 0; r < LANES; ++r) {
         const uint32_t row = side * LANES + r;
-        hwy::Prefetch(reinterpret_cast<const uint8_t *>(from.rows[row]) + from.sides[side].ahead);
-        widen({from.rows[row], from.scales[row], from.sides[side].group_of}, begin, count,
+        hwy::Prefetch(reinterpret_cast<const uint8_t *>(source.rows[row]) +
+                      source.sides[side].ahead);
+        widen({source.rows[row], source.scales[row], source.sides[side].group_of}, begin, count,
               values[r]);
     }
     const float_tag d;
     for (uint32_t column = 0; column < count; column += LANES) {
         float_vector v[LANES];
         for (uint32_t r = 0; r < LANES; ++r) v[r] = hn::Load(d, values[r] + column);
-        store_turned(v, LANES, panel + size_t{column} * WIDTH);
+        store_transposed(v, LANES, panel + size_t{column} * WIDTH);
     }
 }
 
-void pack(const panel_source &from, uint32_t begin, uint32_t count, float *panel) {
+void pack(const panel_source &source, uint32_t begin, uint32_t count, float *panel) {
     for (uint32_t side = 0; side < 2; ++side) {
         float *const half = panel + side * LANES;
-        if (in_groups(from.sides[side].type))
-            pack_groups(from, side, begin, count, half);
+        if (in_groups(source.sides[side].type))
+            pack_groups(source, side, begin, count, half);
         else
-            with_type(from.sides[side].type, [&](auto type) HWY_ATTR {
-                pack_type<type()>(from, side, begin, count, half);
+            with_type(source.sides[side].type, [&](auto type) HWY_ATTR {
+                pack_type<type()>(source, side, begin, count, half);
             });
     }
 }
 
-void pack_input(const float *const *inputs, uint32_t tokens, uint32_t columns, float *out) {
+void pack_input(const float *const *inputs, uint32_t tokens, uint32_t columns, float *target) {
     for (uint32_t t = 0; t < tokens; ++t) {
-        const float *from = inputs[t];
+        const float *source = inputs[t];
         for (uint32_t column = 0; column < columns; ++column)
-            out[size_t{column} * tokens + t] = from[column];
+            target[size_t{column} * tokens + t] = source[column];
     }
 }
 
@@ -166,9 +167,9 @@ void run_tile(const tile_task &task) {
     const float_tag d;
     float_vector left[tokens], right[tokens];
     for (uint32_t t = 0; t < tokens; ++t) {
-        const float *from = task.output + t * task.output_stride;
-        left[t] = task.add ? hn::LoadU(d, from) : hn::Zero(d);
-        right[t] = task.add ? hn::LoadU(d, from + LANES) : hn::Zero(d);
+        const float *source = task.output + t * task.output_stride;
+        left[t] = task.add ? hn::LoadU(d, source) : hn::Zero(d);
+        right[t] = task.add ? hn::LoadU(d, source + LANES) : hn::Zero(d);
         if (task.start) {
             left[t] = hn::Add(left[t], hn::LoadU(d, task.start));
             right[t] = hn::Add(right[t], hn::LoadU(d, task.start + LANES));
@@ -188,9 +189,9 @@ void run_tile(const tile_task &task) {
         input += tokens;
     }
     for (uint32_t t = 0; t < tokens; ++t) {
-        float *to = task.output + t * task.output_stride;
-        hn::StoreU(left[t], d, to);
-        hn::StoreU(right[t], d, to + LANES);
+        float *target = task.output + t * task.output_stride;
+        hn::StoreU(left[t], d, target);
+        hn::StoreU(right[t], d, target + LANES);
     }
 }
 
@@ -208,12 +209,12 @@ void choose_tile(const tile_task &task) {
             std::memcpy(outputs + t * WIDTH, task.output + t * task.output_stride,
                         task.lanes * sizeof(float));
     if (task.start) std::memcpy(start, task.start, task.lanes * sizeof(float));
-    tile_task wide = task;
-    wide.output = outputs;
-    wide.output_stride = WIDTH;
-    wide.lanes = WIDTH;
-    if (task.start) wide.start = start;
-    run_tile<tokens>(wide);
+    tile_task padded_task = task;
+    padded_task.output = outputs;
+    padded_task.output_stride = WIDTH;
+    padded_task.lanes = WIDTH;
+    if (task.start) padded_task.start = start;
+    run_tile<tokens>(padded_task);
     for (uint32_t t = 0; t < tokens; ++t)
         std::memcpy(task.output + t * task.output_stride, outputs + t * WIDTH,
                     task.lanes * sizeof(float));

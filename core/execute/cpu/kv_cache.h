@@ -21,21 +21,21 @@ struct kv_limits {
 class kv_cache {
 public:
     // Bytes of a cache. A double, because the product may be any size.
-    static double bytes_wanted(const model_config &of, const kv_limits &limits);
+    static double bytes_wanted(const model_config &config, const kv_limits &limits);
     // Requires: bytes_wanted() below 2^63.
-    static result<kv_cache> create(const model_config &of, const kv_limits &limits);
+    static result<kv_cache> create(const model_config &config, const kv_limits &limits);
 
     // Position p of a stream begins at p * key_stride(), p * value_stride().
-    float *keys(uint32_t layer, uint32_t stream) const { return at(layer, stream); }
+    float *keys(uint32_t layer, uint32_t stream) const { return stream_data(layer, stream); }
     float *values(uint32_t layer, uint32_t stream) const {
-        return at(layer, stream) + values_offset_;
+        return stream_data(layer, stream) + values_offset_;
     }
     size_t key_stride() const { return key_stride_; }
     size_t value_stride() const { return value_stride_; }
     uint64_t bytes() const { return pages_.bytes(); }
 
 private:
-    float *at(uint32_t layer, uint32_t stream) const {
+    float *stream_data(uint32_t layer, uint32_t stream) const {
         return reinterpret_cast<float *>(pages_.data()) +
                (static_cast<size_t>(layer) * streams_ + stream) * stream_values_;
     }

@@ -22,12 +22,14 @@ double best_rate(double seconds, double work_of_pass, Pass &&pass) {
     const auto begin = clock::now();
     double best_seconds = 1e9;
     for (uint32_t passes = 0;; ++passes) {
-        const auto from = clock::now();
-        if (passes >= PASSES_MIN && std::chrono::duration<double>(from - begin).count() >= seconds)
+        const auto pass_begin = clock::now();
+        if (passes >= PASSES_MIN &&
+            std::chrono::duration<double>(pass_begin - begin).count() >= seconds)
             return work_of_pass / best_seconds;
         pass(passes);
-        const double taken = std::chrono::duration<double>(clock::now() - from).count();
-        best_seconds = std::clamp(taken, 1e-9, best_seconds);
+        const double pass_seconds =
+            std::chrono::duration<double>(clock::now() - pass_begin).count();
+        best_seconds = std::clamp(pass_seconds, 1e-9, best_seconds);
     }
 }
 
@@ -39,7 +41,7 @@ double measure_read_bandwidth(thread_pool &pool, double seconds) {
     const std::unique_ptr<float[]> buffer(new (std::nothrow) float[CHUNKS * CHUNK_FLOATS]);
     if (!buffer) return 0;
     // Written first: untouched pages are all the same one.
-    pool.each(CHUNKS, [&](uint32_t chunk) {
+    pool.parallel_for(CHUNKS, [&](uint32_t chunk) {
         std::fill_n(buffer.get() + chunk * CHUNK_FLOATS, CHUNK_FLOATS, 1.0f);
     });
     const element_kernels &kernels = vector_elements();
@@ -47,7 +49,7 @@ double measure_read_bandwidth(thread_pool &pool, double seconds) {
     const double bytes = double{CHUNKS_OF_PASS} * CHUNK_FLOATS * sizeof(float);
     return best_rate(seconds, bytes, [&](uint32_t pass) {
         const uint32_t first = pass * CHUNKS_OF_PASS % CHUNKS;
-        pool.each(CHUNKS_OF_PASS, [&](uint32_t item) {
+        pool.parallel_for(CHUNKS_OF_PASS, [&](uint32_t item) {
             const uint32_t chunk = first + item;
             sums[chunk] = kernels.read(buffer.get() + chunk * CHUNK_FLOATS, CHUNK_FLOATS);
         });
@@ -61,14 +63,12 @@ double measure_multiply_add_rate(thread_pool &pool, double seconds) {
     std::vector<float> sinks(size_t{items} * 16, 0.5f);
     const double operations = kernels.multiply_add(ROUNDS, sinks.data()) * items;
     return best_rate(seconds, operations, [&](uint32_t) {
-        pool.each(items, [&](uint32_t item) {
+        pool.parallel_for(items, [&](uint32_t item) {
             kernels.multiply_add(ROUNDS, sinks.data() + size_t{item} * 16);
         });
     });
 }
 
-uint64_t host_memory_bytes() {
-    return usable_memory_bytes();
-}
+uint64_t host_memory_bytes() { return usable_memory_bytes(); }
 
 }  // namespace moorage::core

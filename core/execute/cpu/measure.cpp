@@ -30,8 +30,8 @@ std::string processor_name() {
 }  // namespace
 
 result<measured_machine> measure_cpu(const measure_options &options) {
-    const auto say = [&](const char *what) {
-        if (options.progress) options.progress(what);
+    const auto say = [&](const char *stage) {
+        if (options.progress) options.progress(stage);
     };
     const double budget_s = options.seconds / measurements;
     thread_pool pool(options.threads);

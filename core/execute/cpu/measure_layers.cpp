@@ -15,59 +15,59 @@ namespace {
 constexpr uint32_t positions_max = 32, layers = 4;
 
 struct layer_time {
-    double layer_seconds = 0, pass_seconds = 0;  // of attention(); of begin() and head()
+    double layer_seconds = 0, pass_seconds = 0;  // of run_attention(); of begin() and run_head()
 };
 
 // One token after the other through a model, its operations timed apart. Experts run untimed.
-result<layer_time> time_layers(const model &of, thread_pool &pool, double budget_s) {
-    auto made = cpu_model::create(of, pool, {.context_max = positions_max});
-    if (!made) return made.failure();
-    cpu_model &compute = **made;
-    const uint32_t top_k = of.config().top_k;
+result<layer_time> time_layers(const model &model, thread_pool &pool, double budget_s) {
+    auto created = cpu_model::create(model, pool, {.context_max = positions_max});
+    if (!created) return created.failure();
+    cpu_model &compute = **created;
+    const uint32_t top_k = model.config().top_k;
     std::vector<uint32_t> chosen(top_k);
     const std::vector<float> weights(top_k, 1.0f / static_cast<float>(top_k));
-    std::vector<double> of_layer, of_pass;
+    std::vector<double> layer_samples, pass_samples;
     const auto begun = std::chrono::steady_clock::now();
     for (uint32_t count = 0; count < 2 * positions_max || seconds_since(begun) < budget_s;
          ++count) {
-        const int32_t id = static_cast<int32_t>(count % of.config().vocabulary);
+        const int32_t id = static_cast<int32_t>(count % model.config().vocabulary);
         const pass token = prompt_pass({&id, 1}, 0, count % positions_max, true);
-        auto from = std::chrono::steady_clock::now();
+        auto begin = std::chrono::steady_clock::now();
         compute.begin(token);
-        double pass_seconds = seconds_since(from);
+        double pass_seconds = seconds_since(begin);
         for (uint32_t layer = 0; layer < layers; ++layer) {
-            from = std::chrono::steady_clock::now();
-            compute.attention(layer);
-            of_layer.push_back(seconds_since(from));
+            begin = std::chrono::steady_clock::now();
+            compute.run_attention(layer);
+            layer_samples.push_back(seconds_since(begin));
             std::iota(chosen.begin(), chosen.end(), count * top_k);
-            for (uint32_t &expert : chosen) expert %= of.config().experts;
+            for (uint32_t &expert : chosen) expert %= model.config().experts;
             compute.route(chosen, weights);
-            compute.experts(layer, chosen);
+            compute.run_experts(layer, chosen);
         }
-        from = std::chrono::steady_clock::now();
-        compute.head();
-        of_pass.push_back(pass_seconds + seconds_since(from));
+        begin = std::chrono::steady_clock::now();
+        compute.run_head();
+        pass_samples.push_back(pass_seconds + seconds_since(begin));
     }
-    return layer_time{lower_quartile(of_layer), lower_quartile(of_pass)};
+    return layer_time{lower_quartile(layer_samples), lower_quartile(pass_samples)};
 }
 
 }  // namespace
 
-status measure_layers(thread_pool &pool, double budget_s, measured_machine &into) {
-    std::vector<timed> of_layer, of_pass;
+status measure_layers(thread_pool &pool, double budget_s, measured_machine &machine) {
+    std::vector<timed_sample> layer_samples, pass_samples;
     for (const uint32_t hidden : {64u, 128u, 192u, 256u, 512u}) {
-        const auto made = probe_model({layers, hidden, hidden / 2, 16, 2, 8 * hidden});
-        if (!made) return made.failure();
-        const auto taken = time_layers(**made, pool, budget_s);
-        if (!taken) return taken.failure();
-        const model_shape shape = shape_of(**made, "");
+        const auto model = probe_model({layers, hidden, hidden / 2, 16, 2, 8 * hidden});
+        if (!model) return model.failure();
+        const auto times = time_layers(**model, pool, budget_s);
+        if (!times) return times.failure();
+        const model_shape shape = shape_of(**model, "");
         const double head = 2.0 * shape.vocabulary * shape.hidden;
-        of_layer.push_back({(static_cast<double>(shape.dense_bytes) - head) / layers,
-                            taken.value().layer_seconds});
-        of_pass.push_back({head, taken.value().pass_seconds});
+        layer_samples.push_back({(static_cast<double>(shape.dense_bytes) - head) / layers,
+                                 times.value().layer_seconds});
+        pass_samples.push_back({head, times.value().pass_seconds});
     }
-    into.layer_seconds = fit_line(of_layer).constant;
-    into.pass_seconds = fit_line(of_pass).constant;
+    machine.layer_seconds = fit_line(layer_samples).constant;
+    machine.pass_seconds = fit_line(pass_samples).constant;
     return success();
 }
 

@@ -13,8 +13,8 @@ struct probe_shape {
              vocabulary = 256;
 };
 
-inline result<std::unique_ptr<model>> probe_model(const probe_shape &of) {
-    const uint32_t heads = of.hidden / 32;
+inline result<std::unique_ptr<model>> probe_model(const probe_shape &shape) {
+    const uint32_t heads = shape.hidden / 32;
     const std::string text = format(
         R"({{"model_type": "qwen2_moe", "hidden_size": {}, "num_hidden_layers": {},
             "num_attention_heads": {}, "num_key_value_heads": {}, "num_experts": {},
@@ -23,8 +23,8 @@ inline result<std::unique_ptr<model>> probe_model(const probe_shape &of) {
             "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
             "norm_topk_prob": false, "decoder_sparse_step": 1, "mlp_only_layers": [],
             "tie_word_embeddings": true}})",
-        of.hidden, of.layers, heads, heads / 2, of.experts, of.top_k, of.moe_intermediate,
-        2 * of.moe_intermediate, of.vocabulary);
+        shape.hidden, shape.layers, heads, heads / 2, shape.experts, shape.top_k,
+        shape.moe_intermediate, 2 * shape.moe_intermediate, shape.vocabulary);
     const auto config = parse_model_config(text, "measured model");
     if (!config) return config.failure();
     return random_model(*config, {});

@@ -10,17 +10,17 @@
 namespace moorage::core {
 
 // Matrix products by shape, type and tokens. Sets of weights by size.
-void measure_products(thread_pool &pool, double budget_s, measured_machine &into);
+void measure_products(thread_pool &pool, double budget_s, measured_machine &machine);
 // The constants of a loop over experts and of each expert. An expert by tokens.
-status measure_experts(thread_pool &pool, double budget_s, measured_machine &into);
+status measure_experts(thread_pool &pool, double budget_s, measured_machine &machine);
 // Attention of one token by positions.
-void measure_attention(thread_pool &pool, double budget_s, measured_machine &into);
+void measure_attention(thread_pool &pool, double budget_s, measured_machine &machine);
 // The time to enter a parallel loop.
-void measure_loop(thread_pool &pool, double budget_s, measured_machine &into);
+void measure_loop(thread_pool &pool, double budget_s, measured_machine &machine);
 // The constants of a layer and of a pass, from small models.
-status measure_layers(thread_pool &pool, double budget_s, measured_machine &into);
+status measure_layers(thread_pool &pool, double budget_s, measured_machine &machine);
 // Copies into slots by the executor, alone and while computing. Experts read from memory.
 status measure_copies(thread_pool &pool, double budget_s, uint64_t expert_bytes,
-                      measured_machine &into);
+                      measured_machine &machine);
 
 }  // namespace moorage::core

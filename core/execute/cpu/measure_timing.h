@@ -20,11 +20,11 @@ template <class Now, class Sample>
 double typical_sample(double budget_s, Now &&now, Sample &&sample) {
     constexpr size_t runs_min = 5, runs_max = 2000;
     sample();
-    std::vector<double> taken;
+    std::vector<double> samples;
     const double begin = now();
-    while (taken.size() < runs_min || (taken.size() < runs_max && now() - begin < budget_s))
-        taken.push_back(std::max(sample(), 1e-9));
-    return lower_quartile(taken);
+    while (samples.size() < runs_min || (samples.size() < runs_max && now() - begin < budget_s))
+        samples.push_back(std::max(sample(), 1e-9));
+    return lower_quartile(samples);
 }
 
 // The same for the time that body() takes.
@@ -33,9 +33,9 @@ double typical_seconds(double budget_s, Body &&body) {
     const auto begin = std::chrono::steady_clock::now();
     const auto now = [&] { return seconds_since(begin); };
     return typical_sample(budget_s, now, [&] {
-        const auto from = std::chrono::steady_clock::now();
+        const auto start = std::chrono::steady_clock::now();
         body();
-        return seconds_since(from);
+        return seconds_since(start);
     });
 }
 

@@ -62,19 +62,19 @@ struct thread_pool::shared {
     std::vector<std::thread> workers;
     float_buffer scratch;
 
-    void take_items(uint32_t thread) {
+    void run_items(uint32_t thread) {
         for (size_t turn = 0; turn < stretches.size(); ++turn) {
-            stretch &from = stretches[(thread + turn) % stretches.size()];
+            stretch &source = stretches[(thread + turn) % stretches.size()];
             // Looked at first: most stretches of others are used up by the time they are tried.
-            while (from.next.load(std::memory_order_relaxed) < from.end) {
-                const uint32_t item = from.next.fetch_add(1, std::memory_order_relaxed);
-                if (item >= from.end) break;
+            while (source.next.load(std::memory_order_relaxed) < source.end) {
+                const uint32_t item = source.next.fetch_add(1, std::memory_order_relaxed);
+                if (item >= source.end) break;
                 call(body, item, thread);
             }
         }
     }
 
-    void deal(uint32_t count) {
+    void divide_items(uint32_t count) {
         const uint64_t threads = stretches.size();
         for (uint64_t thread = 0; thread < threads; ++thread) {
             const auto begin = static_cast<uint32_t>(count * thread / threads);
@@ -106,7 +106,7 @@ struct thread_pool::shared {
         sleepers.fetch_sub(1);
     }
 
-    void work(uint32_t thread) {
+    void run_worker(uint32_t thread) {
         uint64_t last_loop = 0;
         while (!stop.load(std::memory_order_relaxed)) {
             uint64_t seen = word.load(std::memory_order_acquire);
@@ -116,7 +116,7 @@ struct thread_pool::shared {
             }
             if (!word.compare_exchange_weak(seen, seen + 1, std::memory_order_acq_rel)) continue;
             last_loop = seen >> LOOP_SHIFT;
-            take_items(thread);
+            run_items(thread);
             word.fetch_sub(1, std::memory_order_release);
         }
     }
@@ -137,7 +137,8 @@ thread_pool::thread_pool(uint32_t threads, arithmetic mode)
     shared_->stretches = std::vector<shared::stretch>(threads);
     shared_->workers.reserve(threads - 1);
     for (uint32_t worker = 1; worker < threads; ++worker)
-        shared_->workers.emplace_back([of = shared_.get(), worker] { of->work(worker); });
+        shared_->workers.emplace_back(
+            [state = shared_.get(), worker] { state->run_worker(worker); });
 }
 
 thread_pool::~thread_pool() {
@@ -153,27 +154,27 @@ uint32_t thread_pool::threads() const { return static_cast<uint32_t>(shared_->wo
 
 float *thread_pool::scratch(size_t floats) { return shared_->scratch.get(floats); }
 
-void thread_pool::run(uint32_t count, void (*call)(void *, uint32_t, uint32_t), void *body) {
-    shared &of = *shared_;
-    if (count <= 1 || of.workers.empty()) {
+void thread_pool::run_loop(uint32_t count, void (*call)(void *, uint32_t, uint32_t), void *body) {
+    shared &state = *shared_;
+    if (count <= 1 || state.workers.empty()) {
         for (uint32_t item = 0; item < count; ++item) call(body, item, 0);
         return;
     }
-    const uint64_t before = of.word.load(std::memory_order_relaxed);
-    assert((before & (OPEN | INSIDE)) == 0);  // not reentrant, one caller at a time
+    const uint64_t old_word = state.word.load(std::memory_order_relaxed);
+    assert((old_word & (OPEN | INSIDE)) == 0);  // not reentrant, one caller at a time
     // Every thread may overshoot by one.
     assert(count <= UINT32_MAX - THREADS_MAX);
-    of.deal(count);
-    of.call = call;
-    of.body = body;
-    of.word.store((((before >> LOOP_SHIFT) + 1) << LOOP_SHIFT) | OPEN);
-    of.wake_sleepers();
-    of.take_items(0);
+    state.divide_items(count);
+    state.call = call;
+    state.body = body;
+    state.word.store((((old_word >> LOOP_SHIFT) + 1) << LOOP_SHIFT) | OPEN);
+    state.wake_sleepers();
+    state.run_items(0);
     // Closed: workers inside finish their item, and no other worker enters.
-    of.word.fetch_and(~OPEN, std::memory_order_acq_rel);
-    for (uint32_t spin = 0; of.word.load(std::memory_order_acquire) & INSIDE; ++spin) {
+    state.word.fetch_and(~OPEN, std::memory_order_acq_rel);
+    for (uint32_t spin = 0; state.word.load(std::memory_order_acquire) & INSIDE; ++spin) {
         relax();
-        if (of.crowded || spin % SPINS_BETWEEN_CLOCKS == SPINS_BETWEEN_CLOCKS - 1)
+        if (state.crowded || spin % SPINS_BETWEEN_CLOCKS == SPINS_BETWEEN_CLOCKS - 1)
             std::this_thread::yield();
     }
 }

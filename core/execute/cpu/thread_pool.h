@@ -29,16 +29,16 @@ public:
     // caller at a time. `body` may also be body(item, thread): `thread` is below threads(), and no
     // two bodies run at once with the same `thread`.
     template <class Body>
-    void each(uint32_t count, Body &&body) {
+    void parallel_for(uint32_t count, Body &&body) {
         using body_type = std::remove_reference_t<Body>;
-        run(
+        run_loop(
             count,
-            [](void *of, uint32_t item, uint32_t thread) {
+            [](void *body_pointer, uint32_t item, uint32_t thread) {
                 if constexpr (std::is_invocable_v<body_type &, uint32_t, uint32_t>) {
-                    (*static_cast<body_type *>(of))(item, thread);
+                    (*static_cast<body_type *>(body_pointer))(item, thread);
                 } else {
                     (void)thread;
-                    (*static_cast<body_type *>(of))(item);
+                    (*static_cast<body_type *>(body_pointer))(item);
                 }
             },
             const_cast<void *>(static_cast<const void *>(&body)));
@@ -49,7 +49,7 @@ public:
     float *scratch(size_t floats);
 
 private:
-    void run(uint32_t count, void (*call)(void *, uint32_t, uint32_t), void *body);
+    void run_loop(uint32_t count, void (*call)(void *, uint32_t, uint32_t), void *body);
     struct shared;
     std::unique_ptr<shared> shared_;
     arithmetic mode_;

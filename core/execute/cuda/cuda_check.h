@@ -18,14 +18,14 @@ public:
 
     // Forgets a failed call, because another way was taken.
     void forget() { text_.clear(); }
-    void note(const std::string &what) {
-        if (!failed()) text_ = what;
+    void note(const std::string &message) {
+        if (!failed()) text_ = message;
     }
     bool check(cudaError_t code, const char *call, const char *file, int line);
     bool check(cublasStatus_t code, const char *call, const char *file, int line);
 
 private:
-    void note(const char *call, const char *file, int line, const std::string &what);
+    void note(const char *call, const char *file, int line, const std::string &message);
     std::string text_;
 };
 

@@ -32,12 +32,12 @@ bool failure_note::check(cublasStatus_t code, const char *call, const char *file
     return false;
 }
 
-void failure_note::note(const char *call, const char *file, int line, const std::string &what) {
+void failure_note::note(const char *call, const char *file, int line, const std::string &message) {
     if (failed()) return;
     std::string place = file;
-    const size_t at = place.rfind("core/execute/");
-    if (at != std::string::npos) place = place.substr(at);
-    text_ = format("cuda: {} at {}:{} failed: {}", call, place, line, what);
+    const size_t core_begin = place.rfind("core/execute/");
+    if (core_begin != std::string::npos) place = place.substr(core_begin);
+    text_ = format("cuda: {} at {}:{} failed: {}", call, place, line, message);
 }
 
 bool cuda_event::make(cuda_device &device) {
@@ -55,10 +55,10 @@ result<std::unique_ptr<cuda_device>> cuda_device::create(int32_t index, cuda_dev
     if (index < 0 || index >= count)
         return error{
             format("there is no GPU {}, this machine has {}: 0 to {}", index, count, count - 1)};
-    std::unique_ptr<cuda_device> made(new cuda_device(index, first));
+    std::unique_ptr<cuda_device> device(new cuda_device(index, first));
     current = -1;  // whoever had it before
-    if (!made->open()) return made->notes_.failure();
-    return {std::move(made)};
+    if (!device->open()) return device->notes_.failure();
+    return {std::move(device)};
 }
 
 bool cuda_device::enter() {
@@ -68,14 +68,16 @@ bool cuda_device::enter() {
     return true;
 }
 
-bool cuda_device::reach(cuda_device &other) {
-    for (cuda_device *from : {this, &other}) {
-        const int32_t peer = from == this ? other.index_ : index_;
-        int can = 0;
-        if (!from->enter() ||
-            !MOORAGE_CUDA_CHECK(notes_, cudaDeviceCanAccessPeer(&can, from->index_, peer)) || !can)
+bool cuda_device::reach(cuda_device &peer) {
+    for (cuda_device *device : {this, &peer}) {
+        const int32_t target_index = device == this ? peer.index_ : index_;
+        int can_access = 0;
+        if (!device->enter() ||
+            !MOORAGE_CUDA_CHECK(
+                notes_, cudaDeviceCanAccessPeer(&can_access, device->index_, target_index)) ||
+            !can_access)
             return false;
-        const cudaError_t code = cudaDeviceEnablePeerAccess(peer, 0);
+        const cudaError_t code = cudaDeviceEnablePeerAccess(target_index, 0);
         if (code == cudaErrorPeerAccessAlreadyEnabled)
             (void)cudaGetLastError();  // by a run before
         else if (!notes_.check(code, "cudaDeviceEnablePeerAccess(peer)", __FILE__, __LINE__))
@@ -128,9 +130,10 @@ bool cuda_device::open() {
         int priority;
     } wanted[] = {
         {&compute_, highest}, {&demand_, highest}, {&prefetch_, lowest}, {&side_, highest}};
-    for (const auto &one : wanted)
-        if (!MOORAGE_CUDA_CHECK(notes_, cudaStreamCreateWithPriority(
-                                            one.stream, cudaStreamNonBlocking, one.priority)))
+    for (const auto &request : wanted)
+        if (!MOORAGE_CUDA_CHECK(notes_,
+                                cudaStreamCreateWithPriority(request.stream, cudaStreamNonBlocking,
+                                                             request.priority)))
             return false;
     return true;
 }
@@ -139,13 +142,13 @@ cuda_device::~cuda_device() {
     if (abandoned_) return;  // freeing would wait, too
     finish();
     (void)enter();
-    for (const cudaGraphExec_t one : recordings_)
-        if (one) (void)cudaGraphExecDestroy(one);
+    for (const cudaGraphExec_t recording : recordings_)
+        if (recording) (void)cudaGraphExecDestroy(recording);
     if (library_) (void)cublasDestroy(library_);
     for (const cudaStream_t stream : {compute_, demand_, prefetch_, side_})
         if (stream) (void)cudaStreamDestroy(stream);
-    for (std::byte *one : memory_) (void)cudaFree(one);
-    for (std::byte *one : pinned_) (void)cudaFreeHost(one);
+    for (std::byte *memory : memory_) (void)cudaFree(memory);
+    for (std::byte *memory : pinned_) (void)cudaFreeHost(memory);
 }
 
 void cuda_device::finish() {
@@ -153,8 +156,8 @@ void cuda_device::finish() {
     MOORAGE_CUDA_CHECK(notes_, cudaDeviceSynchronize());
 }
 
-void cuda_device::abandon(const std::string &why) {
-    notes_.note("cuda: " + why);
+void cuda_device::abandon(const std::string &reason) {
+    notes_.note("cuda: " + reason);
     abandoned_ = true;
 }
 
@@ -172,21 +175,21 @@ uint64_t cuda_device::total_bytes() {
 
 // Whole words: weights are read in them.
 std::byte *cuda_device::take_memory(uint64_t bytes) {
-    void *out = nullptr;
+    void *memory = nullptr;
     const uint64_t whole = (std::max<uint64_t>(bytes, 1) + 15) / 16 * 16;
-    if (!enter() || !MOORAGE_CUDA_CHECK(notes_, cudaMalloc(&out, whole))) return nullptr;
-    memory_.push_back(static_cast<std::byte *>(out));
+    if (!enter() || !MOORAGE_CUDA_CHECK(notes_, cudaMalloc(&memory, whole))) return nullptr;
+    memory_.push_back(static_cast<std::byte *>(memory));
     return memory_.back();
 }
 
 // Mapped memory has one address for both sides if they share an address space. That is so on every
 // system of 64 bits.
 std::byte *cuda_device::take_pinned(uint64_t bytes, bool written) {
-    void *out = nullptr;
-    const unsigned how = written ? cudaHostAllocMapped : cudaHostAllocDefault;
-    if (!MOORAGE_CUDA_CHECK(notes_, cudaHostAlloc(&out, std::max<uint64_t>(bytes, 1), how)))
+    void *memory = nullptr;
+    const unsigned flags = written ? cudaHostAllocMapped : cudaHostAllocDefault;
+    if (!MOORAGE_CUDA_CHECK(notes_, cudaHostAlloc(&memory, std::max<uint64_t>(bytes, 1), flags)))
         return nullptr;
-    pinned_.push_back(static_cast<std::byte *>(out));
+    pinned_.push_back(static_cast<std::byte *>(memory));
     return pinned_.back();
 }
 
@@ -227,9 +230,9 @@ bool cuda_device::begin_recording() {
 
 uint32_t cuda_device::end_recording() {
     cudaGraph_t graph = nullptr;
-    cudaGraphExec_t made = nullptr;
+    cudaGraphExec_t recording = nullptr;
     const bool whole = cudaStreamEndCapture(compute_, &graph) == cudaSuccess && !notes_.failed() &&
-                       cudaGraphInstantiate(&made, graph, 0) == cudaSuccess;
+                       cudaGraphInstantiate(&recording, graph, 0) == cudaSuccess;
     if (graph) (void)cudaGraphDestroy(graph);
     if (!whole) {
         // If it was more than the recording, the launches that follow will fail as well.
@@ -238,9 +241,9 @@ uint32_t cuda_device::end_recording() {
         return not_recorded;
     }
     const auto free = std::find(recordings_.begin(), recordings_.end(), nullptr);
-    const auto at = free == recordings_.end() ? recordings_.insert(free, made) : free;
-    *at = made;
-    return static_cast<uint32_t>(at - recordings_.begin());
+    const auto slot = free == recordings_.end() ? recordings_.insert(free, recording) : free;
+    *slot = recording;
+    return static_cast<uint32_t>(slot - recordings_.begin());
 }
 
 void cuda_device::drop(uint32_t number) {
@@ -254,9 +257,10 @@ void cuda_device::replay(uint32_t number) {
     MOORAGE_CUDA_CHECK(notes_, cudaGraphLaunch(recordings_[number], compute_));
 }
 
-void cuda_device::copy(void *to, const void *from, uint64_t bytes, stream on) {
+void cuda_device::copy(void *target, const void *source, uint64_t bytes, stream copy_stream) {
     if (notes_.failed()) return;
-    MOORAGE_CUDA_CHECK(notes_, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, on));
+    MOORAGE_CUDA_CHECK(notes_,
+                       cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, copy_stream));
 }
 
 void cuda_device::upload(void *device, const void *host, uint64_t bytes) {

@@ -28,8 +28,12 @@ public:
     }
     // Call once. The device is borrowed.
     bool make(cuda_device &device);
-    void record(cudaStream_t on) { MOORAGE_CUDA_CHECK(*notes_, cudaEventRecord(event_, on)); }
-    void hold(cudaStream_t on) { MOORAGE_CUDA_CHECK(*notes_, cudaStreamWaitEvent(on, event_, 0)); }
+    void record(cudaStream_t stream) {
+        MOORAGE_CUDA_CHECK(*notes_, cudaEventRecord(event_, stream));
+    }
+    void hold(cudaStream_t stream) {
+        MOORAGE_CUDA_CHECK(*notes_, cudaStreamWaitEvent(stream, event_, 0));
+    }
     bool passed() const {
         const cudaError_t code = cudaEventQuery(event_);
         if (code == cudaErrorNotReady) return false;
@@ -69,7 +73,7 @@ public:
     bool enter();
     // Lets both devices reach each other's memory from now on. Otherwise copies between them go
     // through host memory.
-    bool reach(cuda_device &other);
+    bool reach(cuda_device &peer);
     uint64_t free_bytes();
     uint64_t total_bytes();
     // The part of free memory that the driver and its modules still take.
@@ -77,8 +81,8 @@ public:
     // Waits for all work under way, on every stream. Only at the beginning and the end of a run.
     void finish();
     // The GPU does not answer. Nothing waits for it any more, and its resources stay until the
-    // process ends. `why` is noted as the failure.
-    void abandon(const std::string &why);
+    // process ends. `reason` is noted as the failure.
+    void abandon(const std::string &reason);
 
     // Memory that lives as long as this object. null and a note: it failed.
     std::byte *take_memory(uint64_t bytes);
@@ -95,7 +99,7 @@ public:
 
     // Copies between pinned memory and the GPU, within the GPU, or to a GPU that it reaches. The
     // addresses say which.
-    void copy(void *to, const void *from, uint64_t bytes, stream on);
+    void copy(void *target, const void *source, uint64_t bytes, stream copy_stream);
 
     // The calls that forward.h makes to a device. All but upload() run in the order of the compute
     // stream.

@@ -9,8 +9,8 @@ namespace moorage::core {
 // Refused with sizes and a remedy if GPU or host memory does not suffice.
 result<gpu_machine> make_cuda_executor(const gpu_executor_options &options);
 
-// The GPU memory that such a run leaves for expert slots, in bytes. Reads `of`, `limits`, `device`
-// and `exact`. Errors as above.
+// The GPU memory that such a run leaves for expert slots, in bytes. Reads `source_model`,
+// `limits`, `device` and `exact`. Errors as above.
 result<uint64_t> cuda_room_for_experts(const gpu_executor_options &options);
 
 }  // namespace moorage::core

@@ -9,7 +9,7 @@ namespace moorage::core {
 // As check_golden() on the CPU, without hidden states. Uses the full precision of the kernels. As
 // many experts as fit are on the GPU; the others are loaded on demand. threads: of host work; 0:
 // one a core but one.
-result<golden_report> check_golden_on_gpu(const model &of, const golden_data &golden,
+result<golden_report> check_golden_on_gpu(const model &model, const golden_data &golden,
                                           uint32_t threads);
 
 }  // namespace moorage::core

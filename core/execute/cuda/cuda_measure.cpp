@@ -25,30 +25,31 @@ std::function<double()> clock_of(const cuda_measure_options &options) {
 
 // Measures what needs no model. The memory for it is given back before executors take theirs.
 status measure_device(const cuda_measure_options &options, double budget_s,
-                      const std::function<void(const char *)> &say, measured_machine &into) {
+                      const std::function<void(const char *)> &say, measured_machine &machine) {
     auto opened = gpu::device_bench::create(options.device, clock_of(options));
     if (!opened) return opened.failure();
     gpu::device_bench &bench = **opened;
-    into.processor = bench.device().name();
-    into.device_bytes = bench.device().total_bytes();
+    machine.processor = bench.device().name();
+    machine.device_bytes = bench.device().total_bytes();
     const uint64_t free_bytes = bench.device().free_bytes();
-    into.device_reserved_bytes = into.device_bytes - std::min(free_bytes, into.device_bytes) +
-                                 gpu::cuda_device::reserved_bytes;
+    machine.device_reserved_bytes = machine.device_bytes -
+                                    std::min(free_bytes, machine.device_bytes) +
+                                    gpu::cuda_device::reserved_bytes;
     if (const status good = bench.check(); !good) return good;
     say("copies");
-    gpu::measure_link(bench, budget_s, options.block_bytes, into);
+    gpu::measure_link(bench, budget_s, options.block_bytes, machine);
     say("launches");
-    gpu::measure_launches(bench, budget_s, into);
+    gpu::measure_launches(bench, budget_s, machine);
     say("memory, matrix units and products");
-    gpu::measure_products(bench, budget_s, options.block_bytes, into);
+    gpu::measure_products(bench, budget_s, options.block_bytes, machine);
     return bench.check();
 }
 
 }  // namespace
 
 result<measured_machine> measure_cuda(const cuda_measure_options &options) {
-    const auto say = [&](const char *what) {
-        if (options.common.progress) options.common.progress(what);
+    const auto say = [&](const char *stage) {
+        if (options.common.progress) options.common.progress(stage);
     };
     const double budget_s = options.common.seconds / measurements;
     measured_machine machine;

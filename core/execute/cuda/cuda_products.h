@@ -21,14 +21,14 @@ inline bool cuda_device::product_of_many(const product_item &item, uint32_t toke
     launch(halve_kernel{item.input, high_, low_, count},
            static_cast<uint32_t>((count + halve_kernel::threads - 1) / halve_kernel::threads), 1, 1,
            0);
-    const float one = 1, before = item.end == product_end::add ? 1.0f : 0.0f;
+    const float alpha = 1, beta = item.end == product_end::add ? 1.0f : 0.0f;
     const int rows = static_cast<int>(item.rows), columns = static_cast<int>(weights.columns);
     for (const bool low : {false, true})
         MOORAGE_CUDA_CHECK(
             notes_, cublasGemmEx(library_, CUBLAS_OP_T, CUBLAS_OP_N, rows, static_cast<int>(tokens),
                                  columns, &item.multiplier, weights.data, CUDA_R_16BF,
                                  static_cast<int>(weights.row_bytes / 2), low ? low_ : high_,
-                                 CUDA_R_16BF, columns, low ? &one : &before, item.output,
+                                 CUDA_R_16BF, columns, low ? &alpha : &beta, item.output,
                                  CUDA_R_32F, static_cast<int>(item.output_stride),
                                  CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
     if (item.bias)

@@ -9,10 +9,11 @@ result<std::unique_ptr<device_bench>> device_bench::create(int32_t index,
                                                            std::function<double()> now) {
     auto opened = cuda_device::create(index);
     if (!opened) return opened.failure();
-    std::unique_ptr<device_bench> made(new device_bench(std::move(opened).value(), std::move(now)));
-    (void)made->events_.make(*made->device_);
-    if (const status good = made->check(); !good) return good.failure();
-    return {std::move(made)};
+    std::unique_ptr<device_bench> bench(
+        new device_bench(std::move(opened).value(), std::move(now)));
+    (void)bench->events_.make(*bench->device_);
+    if (const status good = bench->check(); !good) return good.failure();
+    return {std::move(bench)};
 }
 
 status device_bench::check() const {

@@ -25,7 +25,7 @@ public:
     // Times the work that body() puts on the compute stream, from its beginning on the GPU to its
     // end.
     template <class Body>
-    double on_device(double budget_s, Body &&body) {
+    double time_on_device(double budget_s, Body &&body) {
         return typical_sample(budget_s, now_, [&] {
             events_.begin.record(device_->compute());
             body();
@@ -37,20 +37,20 @@ public:
     // Times the work that body() puts on `stream`, until the host has seen its end. The host asks
     // again and again, as the executor does.
     template <class Body>
-    double by_host(double budget_s, cudaStream_t stream, Body &&body) {
+    double time_by_host(double budget_s, cudaStream_t stream, Body &&body) {
         return typical_sample(budget_s, now_, [&] {
-            const double from = now_();
+            const double begin = now_();
             body();
             events_.end.record(stream);
             wait();
-            return now_() - from;
+            return now_() - begin;
         });
     }
     // Records what body() launches and returns the recording's number. body() runs once unrecorded
     // first, because loading a kernel may not be recorded. If it cannot be recorded, replay() notes
     // the failure.
     template <class Body>
-    uint32_t recorded(Body &&body) {
+    uint32_t record(Body &&body) {
         body();
         device_->finish();
         if (!device_->begin_recording()) return not_recorded;

@@ -62,19 +62,19 @@ public:
     // Writes to host memory that the host may see at once. Everything before a fence is visible
     // before everything behind it.
     template <class Value>
-    MOORAGE_HOST_DEVICE void tell(Value *to, Value value) {
-        *static_cast<volatile Value *>(to) = value;
+    MOORAGE_HOST_DEVICE void tell(Value *target, Value value) {
+        *static_cast<volatile Value *>(target) = value;
     }
     MOORAGE_HOST_DEVICE void fence() { MOORAGE_ON_GPU(__threadfence_system();) }
 
     // Copies the first `count` bytes of 16 from global to shared memory, between borders of 16
     // bytes. They are there once the warp's copies have been waited for. Zeros follow them.
-    MOORAGE_HOST_DEVICE void copy16(std::byte *to, const std::byte *from, uint32_t count) {
-        (void)to, (void)from, (void)count;
+    MOORAGE_HOST_DEVICE void copy16(std::byte *target, const std::byte *source, uint32_t count) {
+        (void)target, (void)source, (void)count;
 #if defined(__CUDA_ARCH__)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
-                         static_cast<uint32_t>(__cvta_generic_to_shared(to))),
-                     "l"(from), "r"(count)
+                         static_cast<uint32_t>(__cvta_generic_to_shared(target))),
+                     "l"(source), "r"(count)
                      : "memory");
 #endif
     }
@@ -85,26 +85,26 @@ public:
         MOORAGE_ON_GPU(__syncwarp();)
     }
 
-    template <class Of>
-    MOORAGE_HOST_DEVICE void warp_sum(uint32_t, Of &&of) {
-        float &value = of(thread());
+    template <class ValueOf>
+    MOORAGE_HOST_DEVICE void warp_sum(uint32_t, ValueOf &&value_of) {
+        float &value = value_of(thread());
         (void)value;
         MOORAGE_ON_GPU(MOORAGE_UNROLL for (uint32_t bit = lanes / 2; bit != 0; bit /= 2) value +=
                        __shfl_xor_sync(0xffffffffu, value, bit);)
     }
-    template <class Of>
-    MOORAGE_HOST_DEVICE void warp_most(uint32_t, Of &&of) {
-        float &value = of(thread());
+    template <class ValueOf>
+    MOORAGE_HOST_DEVICE void warp_most(uint32_t, ValueOf &&value_of) {
+        float &value = value_of(thread());
         (void)value;
         MOORAGE_ON_GPU(MOORAGE_UNROLL for (uint32_t bit = lanes / 2; bit != 0; bit /= 2) value =
                            larger(value, __shfl_xor_sync(0xffffffffu, value, bit));)
     }
     // In every thread. Overwrites the values.
-    template <class Of>
-    MOORAGE_HOST_DEVICE float block_sum(Of &&of) {
-        warp_sum(0, of);
+    template <class ValueOf>
+    MOORAGE_HOST_DEVICE float block_sum(ValueOf &&value_of) {
+        warp_sum(0, value_of);
         barrier();
-        if (thread() % lanes == 0) sums[thread() / lanes] = of(thread());
+        if (thread() % lanes == 0) sums[thread() / lanes] = value_of(thread());
         barrier();
         float total = 0;
         for (uint32_t warp = 0; warp < threads / lanes; ++warp) total += sums[warp];
@@ -115,54 +115,54 @@ public:
     // instructions (PTX ISA, mma.m16n8k16). lane / 4 is the row and lane % 4 a pair of columns, in
     // four quarters.
     struct tile {
-        float at[8];
+        float sums[8];
     };
     struct rows_tile {
-        uint32_t at[4];
+        uint32_t parts[4];
     };
     struct tokens_tile {
-        uint32_t at[4];
+        uint32_t parts[4];
     };
-    MOORAGE_HOST_DEVICE void tile_load(tile &to, const float *from, uint32_t stride) {
+    MOORAGE_HOST_DEVICE void tile_load(tile &target, const float *source, uint32_t stride) {
         each_pair([&](uint32_t n, uint32_t row, uint32_t column) {
-            to.at[n] = from[row * stride + column];
-            to.at[n + 1] = from[row * stride + column + 1];
+            target.sums[n] = source[row * stride + column];
+            target.sums[n + 1] = source[row * stride + column + 1];
         });
     }
-    MOORAGE_HOST_DEVICE void tile_store(const tile &from, float *to, uint32_t stride) {
+    MOORAGE_HOST_DEVICE void tile_store(const tile &source, float *target, uint32_t stride) {
         each_pair([&](uint32_t n, uint32_t row, uint32_t column) {
-            to[row * stride + column] = from.at[n];
-            to[row * stride + column + 1] = from.at[n + 1];
+            target[row * stride + column] = source.sums[n];
+            target[row * stride + column + 1] = source.sums[n + 1];
         });
     }
     // Reads from shared memory. `place` says where a line has a column. Eight columns are side by
     // side, at a border of 16 bytes.
     template <class Place>
-    MOORAGE_HOST_DEVICE void tile_load(rows_tile &to, const uint16_t *from, uint32_t line,
+    MOORAGE_HOST_DEVICE void tile_load(rows_tile &target, const uint16_t *source, uint32_t line,
                                        uint32_t column, Place &&place) {
         const uint32_t lane = thread() % lanes;
-        load_quarters(to.at, from + place(line + lane % 16, column + lane / 16 * 8));
+        load_quarters(target.parts, source + place(line + lane % 16, column + lane / 16 * 8));
     }
     template <class Place>
-    MOORAGE_HOST_DEVICE void tile_load(tokens_tile &to, const uint16_t *from, uint32_t line,
+    MOORAGE_HOST_DEVICE void tile_load(tokens_tile &target, const uint16_t *source, uint32_t line,
                                        uint32_t column, Place &&place) {
         const uint32_t lane = thread() % lanes;
-        load_quarters(to.at,
-                      from + place(line + lane / 16 * 8 + lane % 8, column + lane / 8 % 2 * 8));
+        load_quarters(target.parts,
+                      source + place(line + lane / 16 * 8 + lane % 8, column + lane / 8 % 2 * 8));
     }
     // sums[r, t] += sum over k of rows[r, k] tokens[t, k]
-    MOORAGE_HOST_DEVICE void tile_multiply(tile &sums_of, const rows_tile &rows,
+    MOORAGE_HOST_DEVICE void tile_multiply(tile &product, const rows_tile &rows,
                                            const tokens_tile &tokens) {
-        (void)sums_of, (void)rows, (void)tokens;
+        (void)product, (void)rows, (void)tokens;
 #if defined(__CUDA_ARCH__)
         MOORAGE_UNROLL
         for (uint32_t half = 0; half < 2; ++half) {
-            float *sum = sums_of.at + 4 * half;
+            float *sum = product.sums + 4 * half;
             asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-                : "r"(rows.at[0]), "r"(rows.at[1]), "r"(rows.at[2]), "r"(rows.at[3]),
-                  "r"(tokens.at[2 * half]), "r"(tokens.at[2 * half + 1]));
+                : "r"(rows.parts[0]), "r"(rows.parts[1]), "r"(rows.parts[2]), "r"(rows.parts[3]),
+                  "r"(tokens.parts[2 * half]), "r"(tokens.parts[2 * half + 1]));
         }
 #endif
     }
@@ -177,11 +177,11 @@ private:
             body(n, n / 2 % 2 * 8 + lane / 4, n / 4 * 8 + lane % 4 * 2);
     }
     // Loads four tiles of 8 x 8 values of 16 bits. Each lane names a row of one tile.
-    MOORAGE_HOST_DEVICE static void load_quarters(uint32_t (&to)[4], const uint16_t *row) {
-        (void)to, (void)row;
+    MOORAGE_HOST_DEVICE static void load_quarters(uint32_t (&quarters)[4], const uint16_t *row) {
+        (void)quarters, (void)row;
 #if defined(__CUDA_ARCH__)
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                     : "=r"(quarters[0]), "=r"(quarters[1]), "=r"(quarters[2]), "=r"(quarters[3])
                      : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(row))));
 #endif
     }

@@ -16,27 +16,27 @@ constexpr uint64_t piece_min_bytes = 4096, piece_max_bytes = 64 << 20;
 constexpr uint64_t apart_bytes = uint64_t{256} << 20;
 constexpr uint32_t columns_most = 4096;
 
-float *floats(std::byte *at) { return reinterpret_cast<float *>(at); }
-uint16_t *halves(std::byte *at) { return reinterpret_cast<uint16_t *>(at); }
+float *floats(std::byte *memory) { return reinterpret_cast<float *>(memory); }
+uint16_t *halves(std::byte *memory) { return reinterpret_cast<uint16_t *>(memory); }
 
-std::vector<timed> copy_sizes(device_bench &bench, double budget_s, std::byte *on_device,
-                              std::byte *pinned, uint64_t block_bytes, bool to_host) {
+std::vector<timed_sample> copy_sizes(device_bench &bench, double budget_s, std::byte *on_device,
+                                     std::byte *pinned, uint64_t block_bytes, bool to_host) {
     cuda_device &device = bench.device();
-    std::vector<timed> out;
+    std::vector<timed_sample> samples;
     for (uint64_t bytes = piece_min_bytes; bytes <= std::min(piece_max_bytes, block_bytes);
          bytes *= 4) {
         // Walks through the block, so that no cache of the host has the copied bytes.
         uint64_t offset = 0;
-        const double seconds = bench.by_host(budget_s, device.demand(), [&] {
+        const double seconds = bench.time_by_host(budget_s, device.demand(), [&] {
             if (offset + bytes > block_bytes) offset = 0;
-            std::byte *to = on_device + offset, *from = pinned + offset;
-            if (to_host) std::swap(to, from);
-            device.copy(to, from, bytes, device.demand());
+            std::byte *target = on_device + offset, *source = pinned + offset;
+            if (to_host) std::swap(target, source);
+            device.copy(target, source, bytes, device.demand());
             offset += bytes;
         });
-        out.push_back({static_cast<double>(bytes), seconds});
+        samples.push_back({static_cast<double>(bytes), seconds});
     }
-    return out;
+    return samples;
 }
 
 // Weights, inputs and outputs on the GPU that all products share. Their contents do not matter.
@@ -58,45 +58,46 @@ public:
         if (!device.notes().failed()) device.use_scratch(halves(high), halves(low), workspace);
     }
 
-    product_item item(weight_type type, uint32_t rows, uint32_t columns, uint32_t tokens) const {
-        product_item out;
-        out.weights = packed_matrix(type, rows, columns, weights_, scales_);
-        out.rows = out.output_stride = rows;
-        out.input_stride = columns;
-        out.input = floats(input_);
-        out.output = floats(output_);
-        out.count = tokens;
-        return out;
+    product_item make_item(weight_type type, uint32_t rows, uint32_t columns,
+                           uint32_t tokens) const {
+        product_item product;
+        product.weights = packed_matrix(type, rows, columns, weights_, scales_);
+        product.rows = product.output_stride = rows;
+        product.input_stride = columns;
+        product.input = floats(input_);
+        product.output = floats(output_);
+        product.count = tokens;
+        return product;
     }
 
     // Seconds of one product, from several one after the other. `walks`: each uses other weights.
     double seconds(const product_item &item, bool walks) {
         const uint64_t bytes = uint64_t{item.rows} * item.weights.row_bytes;
         const auto times = static_cast<uint32_t>(std::clamp<uint64_t>(apart_bytes / bytes, 2, 64));
-        const auto all = [&] {
+        const auto launch_all = [&] {
             uint64_t offset = 0;
             for (uint32_t i = 0; i < times; ++i) {
-                product_item one = item;
+                product_item product = item;
                 if (walks) {
                     if (offset + bytes > block_bytes_) offset = 0;
-                    one.weights.data += offset;
-                    const weight_format &format = format_of(one.weights.type);
-                    one.weights.scales += offset / format.bytes * format.scale_bytes;
+                    product.weights.data += offset;
+                    const weight_format &format = format_of(product.weights.type);
+                    product.weights.scales += offset / format.bytes * format.scale_bytes;
                     offset += bytes;
                 }
-                launch_product(bench_.device(), one);
+                launch_product(bench_.device(), product);
             }
         };
         // Products of the library launch more than one kernel each and need no recording to hide
         // their launches.
-        if (item.count > few_tokens) return bench_.on_device(budget_s_, all) / times;
-        const uint32_t number = bench_.recorded(all);
-        return bench_.on_device(budget_s_, [&] { bench_.device().replay(number); }) / times;
+        if (item.count > few_tokens) return bench_.time_on_device(budget_s_, launch_all) / times;
+        const uint32_t number = bench_.record(launch_all);
+        return bench_.time_on_device(budget_s_, [&] { bench_.device().replay(number); }) / times;
     }
 
     // The library's products of halves, two for each.
     double operations_per_s() {
-        const product_item large = item(usual_weights, 4 * side_, side_, side_);
+        const product_item large = make_item(usual_weights, 4 * side_, side_, side_);
         const double operations = 2.0 * 2 * large.rows * large.weights.columns * large.count;
         return operations / seconds(large, false);
     }
@@ -104,7 +105,7 @@ public:
     double copied_bytes_per_s() {
         cuda_device &device = bench_.device();
         const uint64_t half = block_bytes_ / 2;
-        const double seconds = bench_.on_device(
+        const double seconds = bench_.time_on_device(
             budget_s_, [&] { device.copy(weights_ + half, weights_, half, device.compute()); });
         return 2 * static_cast<double>(half) / seconds;
     }
@@ -120,65 +121,65 @@ private:
 }  // namespace
 
 void measure_link(device_bench &bench, double budget_s, uint64_t block_bytes,
-                  measured_machine &into) {
+                  measured_machine &machine) {
     cuda_device &device = bench.device();
     const uint64_t bytes = std::min(block_bytes, apart_bytes);
     std::byte *pinned = device.take_pinned(bytes), *on_device = device.take_memory(bytes);
     if (device.notes().failed()) return;
     // Written first: untouched pages of the host are not there yet.
     std::fill_n(pinned, bytes, std::byte{1});
-    into.to_device = copy_sizes(bench, budget_s, on_device, pinned, bytes, /*to_host=*/false);
-    into.to_host = copy_sizes(bench, budget_s, on_device, pinned, bytes, /*to_host=*/true);
+    machine.to_device = copy_sizes(bench, budget_s, on_device, pinned, bytes, /*to_host=*/false);
+    machine.to_host = copy_sizes(bench, budget_s, on_device, pinned, bytes, /*to_host=*/true);
 }
 
 // As a layer of few tokens runs: a recording of kernels, with the copy of a small result at its
 // end.
-void measure_launches(device_bench &bench, double budget_s, measured_machine &into) {
+void measure_launches(device_bench &bench, double budget_s, measured_machine &machine) {
     constexpr uint64_t result_bytes = 256;
     cuda_device &device = bench.device();
     std::byte *pinned = device.take_pinned(result_bytes);
     std::byte *on_device = device.take_memory(result_bytes);
     if (device.notes().failed()) return;
-    std::vector<timed> by_count;
+    std::vector<timed_sample> by_count;
     for (const uint32_t count : {1u, 16u, 64u, 256u}) {
-        const uint32_t number = bench.recorded([&] {
+        const uint32_t number = bench.record([&] {
             for (uint32_t i = 0; i < count; ++i) launch_nothing(device);
             device.copy_out(pinned, on_device, result_bytes);
         });
         by_count.push_back(
             {static_cast<double>(count),
-             bench.by_host(budget_s, device.compute(), [&] { device.replay(number); })});
+             bench.time_by_host(budget_s, device.compute(), [&] { device.replay(number); })});
         if (device.notes().failed()) return;
     }
     const line_fit line = fit_line(by_count);
-    into.loop_seconds = line.slope;
-    into.sync_seconds = line.constant;
+    machine.loop_seconds = line.slope;
+    machine.sync_seconds = line.constant;
 }
 
 void measure_products(device_bench &bench, double budget_s, uint64_t block_bytes,
-                      measured_machine &into) {
+                      measured_machine &machine) {
     product_bench products(bench, budget_s, block_bytes);
     const cuda_device &device = bench.device();
     if (device.notes().failed()) return;
-    into.operations_per_s = products.operations_per_s();
-    into.read_bytes_per_s = products.copied_bytes_per_s();
+    machine.operations_per_s = products.operations_per_s();
+    machine.read_bytes_per_s = products.copied_bytes_per_s();
     const auto add = [&](weight_type type, uint32_t rows, uint32_t columns, uint32_t tokens) {
-        const product_item item = products.item(type, rows, columns, tokens);
+        const product_item item = products.make_item(type, rows, columns, tokens);
         const auto bytes = static_cast<double>(bytes_of(item.weights));
         if (device.notes().failed() || bytes > static_cast<double>(block_bytes)) return;
         const double seconds = products.seconds(item, true);
-        into.products.push_back({type, rows, columns, tokens, bytes, seconds});
+        machine.products.push_back({type, rows, columns, tokens, bytes, seconds});
         // Small ones may come from a cache, however they walk.
         if (tokens == 1 && bytes >= 64e6 && block_bytes >= apart_bytes)
-            into.read_bytes_per_s = std::max(into.read_bytes_per_s, bytes / seconds);
+            machine.read_bytes_per_s = std::max(machine.read_bytes_per_s, bytes / seconds);
     };
     constexpr uint32_t shapes[][2] = {
         {256, 256}, {1024, 1024}, {4096, 1024}, {4096, 4096}, {14336, 4096}};
     for (const auto &[rows, columns] : shapes) add(usual_weights, rows, columns, 1);
-    for (const weight_format &other : weight_formats)
+    for (const weight_format &format : weight_formats)
         // The last one's columns would be of groups that are not there.
-        if (other.type != usual_weights && other.type != weight_type::int4_ordered)
-            add(other.type, 4096, 4096, 1);
+        if (format.type != usual_weights && format.type != weight_type::int4_ordered)
+            add(format.type, 4096, 4096, 1);
     for (const uint32_t tokens : {4u, 16u, 64u, 256u}) add(usual_weights, 4096, 4096, tokens);
 
     // The same weights repeatedly, in one launch. The launch's own time is subtracted. If that is
@@ -186,10 +187,11 @@ void measure_products(device_bench &bench, double budget_s, uint64_t block_bytes
     for (uint64_t bytes = 1 << 20; bytes <= block_bytes; bytes *= 2) {
         const auto rows = static_cast<uint32_t>(bytes / 2 / columns_most);
         const double seconds =
-            products.seconds(products.item(usual_weights, rows, columns_most, 1), false);
+            products.seconds(products.make_item(usual_weights, rows, columns_most, 1), false);
         if (device.notes().failed()) return;
-        if (seconds < 2 * into.loop_seconds) continue;
-        into.working_sets.push_back({static_cast<double>(bytes), seconds - into.loop_seconds});
+        if (seconds < 2 * machine.loop_seconds) continue;
+        machine.working_sets.push_back(
+            {static_cast<double>(bytes), seconds - machine.loop_seconds});
     }
 }
 

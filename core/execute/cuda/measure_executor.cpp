@@ -23,32 +23,32 @@ double host_now() {
 // A model of one layer, every expert in a slot of its own; all tokens of a pass choose the same.
 class layer_probe {
 public:
-    status make(const cuda_measure_options &how, const probe_shape &shape, uint32_t tokens_max,
+    status make(const cuda_measure_options &options, const probe_shape &shape, uint32_t tokens_max,
                 uint32_t context_max) {
         auto made_model = probe_model(shape);
         if (!made_model) return made_model.failure();
-        of_ = std::move(made_model).value();
+        model_ = std::move(made_model).value();
         places_ =
             std::make_unique<arena>(1, shape.experts, shape.moe_intermediate, 0, shape.experts);
         for (uint32_t page = 0; page < shape.experts; ++page)
             places_->take(page, MOORAGE_WHOLE, false);
-        gpu_executor_options options;
-        options.of = of_.get();
-        options.places = places_.get();
-        options.limits = {.tokens_max = tokens_max, .context_max = context_max};
-        options.transfers_max = 8;
-        options.threads = how.common.threads;
-        options.device = how.device;
-        auto made = make_cuda_executor(options);
-        if (!made) return made.failure();
-        where_ = std::move(made->where);
+        gpu_executor_options executor_options;
+        executor_options.source_model = model_.get();
+        executor_options.places = places_.get();
+        executor_options.limits = {.tokens_max = tokens_max, .context_max = context_max};
+        executor_options.transfers_max = 8;
+        executor_options.threads = options.common.threads;
+        executor_options.device = options.device;
+        auto machine = make_cuda_executor(executor_options);
+        if (!machine) return machine.failure();
+        executor_ = std::move(machine->device_executor);
         return success();
     }
-    const model &of() const { return *of_; }
-    executor &where() { return *where_; }
-    uint64_t expert_bytes() const { return of_->sizes().expert_bytes; }
+    const model &source_model() const { return *model_; }
+    executor &device_executor() { return *executor_; }
+    uint64_t expert_bytes() const { return model_->sizes().expert_bytes; }
     status check() const {
-        if (where_->failed()) return error{where_->failure()};
+        if (executor_->failed()) return error{executor_->failure()};
         return success();
     }
 
@@ -56,31 +56,31 @@ public:
     double attention(uint32_t tokens, uint32_t position) {
         const std::vector<int32_t> ids(tokens, 1);
         pass_ = prompt_pass(ids, 0, position, false);
-        where_->begin(pass_);
-        where_->attention(0, pass_);
+        executor_->begin(pass_);
+        executor_->attention(0, pass_);
         return wait_for(event_kind::gate, 1);
     }
     // Experts first, first + 1, ... for every token, as many as the model asks for.
     void choose(uint32_t first) {
-        const uint32_t k = of_->config().top_k, experts = of_->config().experts;
+        const uint32_t k = model_->config().top_k, experts = model_->config().experts;
         chosen_.resize(pass_.tokens.size() * k);
         for (size_t i = 0; i < chosen_.size(); ++i)
             chosen_[i] = (first + static_cast<uint32_t>(i % k)) % experts;
         weights_.assign(chosen_.size(), 1.0f / static_cast<float>(k));
-        if (!where_->failed()) where_->route(chosen_, weights_);
+        if (!executor_->failed()) executor_->route(chosen_, weights_);
         next_ = 0;
     }
     // The next `count` of those that were chosen, computed together.
     double experts(uint32_t count) {
-        for (uint32_t i = 0; i < count; ++i) where_->expert_on_gpu(next_work());
+        for (uint32_t i = 0; i < count; ++i) executor_->expert_on_gpu(next_work());
         return wait_for(event_kind::gpu_expert, count);
     }
     double experts_on_cpu(uint32_t count) {
-        for (uint32_t i = 0; i < count; ++i) where_->expert_on_cpu(next_work());
+        for (uint32_t i = 0; i < count; ++i) executor_->expert_on_cpu(next_work());
         return wait_for(event_kind::cpu_expert, count);
     }
     double head() {
-        where_->head(1);
+        executor_->head(1);
         return wait_for(event_kind::head, 1);
     }
 
@@ -93,8 +93,8 @@ private:
     }
     double wait_for(event_kind kind, uint32_t count) {
         double seconds = 0;
-        while (count != 0 && !where_->failed()) {
-            const completion done = where_->wait();
+        while (count != 0 && !executor_->failed()) {
+            const completion done = executor_->wait();
             if (done.kind != kind) continue;
             --count;
             seconds += static_cast<double>(done.duration_ns) / 1e9;
@@ -102,9 +102,9 @@ private:
         return std::max(seconds, 1e-9);
     }
 
-    std::unique_ptr<model> of_;
+    std::unique_ptr<model> model_;
     std::unique_ptr<arena> places_;
-    std::unique_ptr<executor> where_;
+    std::unique_ptr<executor> executor_;
     pass pass_;
     std::vector<uint32_t> chosen_;
     std::vector<float> weights_;
@@ -117,13 +117,13 @@ struct constant_samples {
 };
 constexpr uint32_t counts[] = {1, 2, 4};
 
-status time_constants(layer_probe &probe, double budget_s, constant_samples &out) {
+status time_constants(layer_probe &probe, double budget_s, constant_samples &samples) {
     constexpr uint32_t positions_max = 32, passes_min = 12;
-    const uint32_t experts = probe.of().config().experts;
+    const uint32_t experts = probe.source_model().config().experts;
     const double begun = host_now();
     for (uint32_t count = 0; count < passes_min || host_now() - begun < budget_s; ++count) {
         const double attention = probe.attention(1, count % positions_max);
-        probe.choose(count * probe.of().config().top_k % experts);
+        probe.choose(count * probe.source_model().config().top_k % experts);
         double taken[std::size(counts)];
         for (size_t i = 0; i < std::size(counts); ++i) taken[i] = probe.experts(counts[i]);
         probe.experts(1);  // the last of the token's
@@ -131,10 +131,10 @@ status time_constants(layer_probe &probe, double budget_s, constant_samples &out
         if (const status good = probe.check(); !good) return good;
         // The first passes record launches and load kernels. They do not count.
         if (count < 3) continue;
-        out.attention.push_back(attention);
-        for (size_t i = 0; i < std::size(counts); ++i) out.by_count[i].push_back(taken[i]);
-        out.pass.push_back(head);
-        if (out.pass.size() >= 2000) break;
+        samples.attention.push_back(attention);
+        for (size_t i = 0; i < std::size(counts); ++i) samples.by_count[i].push_back(taken[i]);
+        samples.pass.push_back(head);
+        if (samples.pass.size() >= 2000) break;
     }
     return success();
 }
@@ -142,8 +142,8 @@ status time_constants(layer_probe &probe, double budget_s, constant_samples &out
 }  // namespace
 
 status measure_constants(const cuda_measure_options &options, double budget_s,
-                         measured_machine &into) {
-    std::vector<timed> attention, pass, expert;
+                         measured_machine &machine) {
+    std::vector<timed_sample> attention, pass, expert;
     std::vector<double> loops;
     for (const uint32_t hidden : {128u, 256u, 512u, 1024u}) {
         layer_probe probe;
@@ -152,13 +152,13 @@ status measure_constants(const cuda_measure_options &options, double budget_s,
         constant_samples samples;
         const status done = time_constants(probe, 4 * budget_s, samples);
         if (!done) return done;
-        const model_shape sizes = shape_of(probe.of(), "");
+        const model_shape sizes = shape_of(probe.source_model(), "");
         const double head = 2.0 * sizes.vocabulary * sizes.hidden;
         const auto expert_bytes = static_cast<double>(probe.expert_bytes());
         attention.push_back(
             {static_cast<double>(sizes.dense_bytes) - head, lower_quartile(samples.attention)});
         pass.push_back({head, lower_quartile(samples.pass)});
-        std::vector<timed> by_count;
+        std::vector<timed_sample> by_count;
         for (size_t i = 0; i < std::size(counts); ++i)
             by_count.push_back(
                 {static_cast<double>(counts[i]), lower_quartile(samples.by_count[i])});
@@ -166,10 +166,10 @@ status measure_constants(const cuda_measure_options &options, double budget_s,
         loops.push_back(line.constant);
         expert.push_back({expert_bytes, std::max(line.slope, 1e-9)});
     }
-    into.layer_seconds = fit_line(attention).constant;
-    into.pass_seconds = fit_line(pass).constant;
-    into.experts_seconds = median(loops);
-    into.expert_seconds = fit_line(expert).constant;
+    machine.layer_seconds = fit_line(attention).constant;
+    machine.pass_seconds = fit_line(pass).constant;
+    machine.experts_seconds = median(loops);
+    machine.expert_seconds = fit_line(expert).constant;
     return success();
 }
 
@@ -177,16 +177,16 @@ status measure_constants(const cuda_measure_options &options, double budget_s,
 // the threads. The hand-over both ways counts. The weights come from memory: so many experts take
 // turns that no cache holds them.
 status measure_cpu_experts(const cuda_measure_options &options, double budget_s,
-                           measured_machine &into) {
+                           measured_machine &machine) {
     constexpr uint32_t hidden = 2048, at_once = 4, experts_max = 256;
-    into.cpu_experts.clear();
+    machine.cpu_experts.clear();
     for (const uint32_t inner : {176u, 352u, 704u, 1408u}) {
         const uint64_t expert_bytes = uint64_t{6} * hidden * inner;
         const auto wanted = static_cast<uint32_t>(options.block_bytes / 2 / expert_bytes);
         const uint32_t experts = std::clamp(wanted, 2 * at_once, experts_max) / at_once * at_once;
         layer_probe probe;
-        const status made = probe.make(options, {1, hidden, inner, experts, at_once, 64}, 1, 2);
-        if (!made) return made;
+        const status prepared = probe.make(options, {1, hidden, inner, experts, at_once, 64}, 1, 2);
+        if (!prepared) return prepared;
         uint32_t first = 0;
         const double seconds = typical_sample(4 * budget_s, host_now, [&] {
             probe.attention(1, 0);
@@ -199,21 +199,22 @@ status measure_cpu_experts(const cuda_measure_options &options, double budget_s,
             return taken;
         });
         if (const status good = probe.check(); !good) return good;
-        into.cpu_experts.push_back({static_cast<double>(probe.expert_bytes()), seconds / at_once});
+        machine.cpu_experts.push_back(
+            {static_cast<double>(probe.expert_bytes()), seconds / at_once});
     }
-    const line_fit line = fit_line(into.cpu_experts);
-    into.cpu_expert_seconds = line.constant;
-    if (line.slope > 0) into.cpu_expert_bytes_per_s = 1 / line.slope;
+    const line_fit line = fit_line(machine.cpu_experts);
+    machine.cpu_expert_seconds = line.constant;
+    if (line.slope > 0) machine.cpu_expert_bytes_per_s = 1 / line.slope;
     return success();
 }
 
 status measure_expert_tokens(const cuda_measure_options &options, double budget_s,
-                             measured_machine &into) {
+                             measured_machine &machine) {
     constexpr uint32_t tokens_max = 512;
     layer_probe probe;
-    const status made = probe.make(options, {1, 2048, 1408, 8, 1, 64}, tokens_max, tokens_max);
-    if (!made) return made;
-    into.expert_bytes = into.expert_operations = static_cast<double>(probe.expert_bytes());
+    const status prepared = probe.make(options, {1, 2048, 1408, 8, 1, 64}, tokens_max, tokens_max);
+    if (!prepared) return prepared;
+    machine.expert_bytes = machine.expert_operations = static_cast<double>(probe.expert_bytes());
     uint32_t expert = 0;
     const auto time = [&](uint32_t tokens, bool on_cpu) {
         return typical_sample(budget_s, host_now, [&] {
@@ -225,26 +226,26 @@ status measure_expert_tokens(const cuda_measure_options &options, double budget_
         });
     };
     for (const uint32_t tokens : {1u, 8u, 64u, 128u, 256u, 512u})
-        into.expert_tokens.push_back({static_cast<double>(tokens), time(tokens, false)});
-    std::vector<timed> by_cpu;
+        machine.expert_tokens.push_back({static_cast<double>(tokens), time(tokens, false)});
+    std::vector<timed_sample> by_cpu;
     for (const uint32_t tokens : {32u, 64u, 128u})
         by_cpu.push_back({static_cast<double>(tokens), time(tokens, true)});
     if (const status good = probe.check(); !good) return good;
     const line_fit line = fit_line(by_cpu);
-    into.cpu_operations_per_s =
-        line.slope > 0 ? into.expert_operations / line.slope
-                       : into.expert_operations * by_cpu.back().amount / by_cpu.back().seconds;
+    machine.cpu_operations_per_s =
+        line.slope > 0 ? machine.expert_operations / line.slope
+                       : machine.expert_operations * by_cpu.back().amount / by_cpu.back().seconds;
     return success();
 }
 
 status measure_contexts(const cuda_measure_options &options, double budget_s,
-                        measured_machine &into) {
+                        measured_machine &machine) {
     layer_probe probe;
-    const status made = probe.make(options, {1, 1024, 64, 4, 1, 64}, 1, options.context_max);
-    if (!made) return made;
-    const attention_config &heads = probe.of().config().attention;
+    const status prepared = probe.make(options, {1, 1024, 64, 4, 1, 64}, 1, options.context_max);
+    if (!prepared) return prepared;
+    const attention_config &heads = probe.source_model().config().attention;
     // Keys and values in half precision.
-    into.context_bytes = 2.0 * heads.kv_heads * (heads.head_dim + heads.value_dim);
+    machine.context_bytes = 2.0 * heads.kv_heads * (heads.head_dim + heads.value_dim);
     for (uint32_t positions = 256; positions <= options.context_max; positions *= 2) {
         const double seconds = typical_sample(budget_s, host_now, [&] {
             const double taken = probe.attention(1, positions - 1);
@@ -253,21 +254,21 @@ status measure_contexts(const cuda_measure_options &options, double budget_s,
             probe.head();
             return taken;
         });
-        into.contexts.push_back({static_cast<double>(positions), seconds});
+        machine.contexts.push_back({static_cast<double>(positions), seconds});
     }
     return probe.check();
 }
 
 status measure_large_experts(const cuda_measure_options &options, double budget_s,
-                             measured_machine &into) {
+                             measured_machine &machine) {
     constexpr uint32_t experts = 4, hidden = 2048;
     const uint64_t rows = std::max<uint64_t>(options.common.expert_bytes / (6 * hidden) / 32, 1);
     layer_probe probe;
-    const status made = probe.make(
+    const status prepared = probe.make(
         options, {1, hidden, static_cast<uint32_t>(rows * 32), experts, experts, 64}, 1, 2);
-    if (!made) return made;
+    if (!prepared) return prepared;
     const auto bytes = static_cast<double>(probe.expert_bytes());
-    const double all = typical_sample(budget_s, host_now, [&] {
+    const double experts_seconds = typical_sample(budget_s, host_now, [&] {
         probe.attention(1, 0);
         probe.choose(0);
         const double seconds = probe.experts(experts);
@@ -277,11 +278,11 @@ status measure_large_experts(const cuda_measure_options &options, double budget_
     probe.attention(1, 0);
     probe.choose(0);
     if (const status good = probe.check(); !good) return good;
-    const status done =
-        measure_beside(probe.where(), {experts, probe.expert_bytes()}, 4 * budget_s, into);
+    const status done = measure_beside(probe.device_executor(), {experts, probe.expert_bytes()},
+                                       4 * budget_s, machine);
     if (!done) return done;
-    into.cpu_expert_bytes_per_s = into.expert_memory_bytes_per_s;
-    into.expert_memory_bytes_per_s = bytes * experts / all;
+    machine.cpu_expert_bytes_per_s = machine.expert_memory_bytes_per_s;
+    machine.expert_memory_bytes_per_s = bytes * experts / experts_seconds;
     return success();
 }
 

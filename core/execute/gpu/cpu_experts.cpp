@@ -5,8 +5,8 @@
 
 namespace moorage::core::gpu {
 
-cpu_experts::cpu_experts(const model &of, const pinned_experts &experts, uint32_t threads)
-    : config_(of.config()),
+cpu_experts::cpu_experts(const model &model, const pinned_experts &experts, uint32_t threads)
+    : config_(model.config()),
       experts_(experts),
       threads_(threads),
       thread_([this](uint32_t) { compute(); }) {}

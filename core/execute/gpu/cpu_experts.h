@@ -23,14 +23,14 @@ struct cpu_task {
 class cpu_experts {
 public:
     // `experts` is borrowed. Threads of the pool start with the first task.
-    cpu_experts(const model &of, const pinned_experts &experts, uint32_t threads);
+    cpu_experts(const model &model, const pinned_experts &experts, uint32_t threads);
 
     // Hands tasks over. Requires: none is under way. inputs are [tokens, hidden]. They and
     // everything that the tasks point to stay until done().
     void start(std::span<const cpu_task> tasks, const float *inputs);
     bool busy() const { return thread_.busy(); }
     // Whether all tasks handed over are computed. Then tasks() returns them, and busy() ends.
-    bool done() { return thread_.ended(); }
+    bool done() { return thread_.try_finish(); }
     // Mean of the tasks.
     uint64_t duration_ns() const { return thread_.duration_ns() / tasks_.size(); }
     std::span<const cpu_task> tasks() const { return tasks_; }

@@ -26,9 +26,9 @@ public:
 
     template <class Value>
     Value *take(uint64_t count) {
-        const uint64_t at = used_;
+        const uint64_t offset = used_;
         used_ += (count * sizeof(Value) + 255) / 256 * 256;
-        return base_ ? reinterpret_cast<Value *>(base_ + at) : nullptr;
+        return base_ ? reinterpret_cast<Value *>(base_ + offset) : nullptr;
     }
 
 private:
@@ -70,116 +70,124 @@ class weights_loader {
 public:
     weights_loader(Device &device, memory_plan &plan) : device_(device), plan_(plan) {}
 
-    device_weights load(const model_weights &from) {
-        device_weights out;
-        out.embedding = load(from.embedding);
-        out.head = load(from.head);
-        out.head_bias = load(from.head_bias);
-        out.final_norm = load(from.final_norm);
-        for (const layer_weights &layer : from.layers) out.layers.push_back(load(layer));
-        return out;
+    device_weights load(const model_weights &source) {
+        device_weights weights;
+        weights.embedding = load(source.embedding);
+        weights.head = load(source.head);
+        weights.head_bias = load(source.head_bias);
+        weights.final_norm = load(source.final_norm);
+        for (const layer_weights &layer : source.layers) weights.layers.push_back(load(layer));
+        return weights;
     }
 
     // The weights of a device that computes experts alone.
-    device_weights load_experts(const model_weights &from) {
-        device_weights out;
-        out.layers.resize(from.layers.size());
-        for (size_t i = 0; i < from.layers.size(); ++i) load_experts(from.layers[i], out.layers[i]);
-        return out;
+    device_weights load_experts(const model_weights &source) {
+        device_weights weights;
+        weights.layers.resize(source.layers.size());
+        for (size_t i = 0; i < source.layers.size(); ++i)
+            load_experts(source.layers[i], weights.layers[i]);
+        return weights;
     }
 
 private:
-    void load_experts(const layer_weights &from, device_layer &out) {
-        const auto beside = [](const mlp_weights &one) {
-            return !one.gate_bias.empty() || !one.up_bias.empty() || !one.down_bias.empty() ||
-                   one.gate.group_of || one.up.group_of || one.down.group_of;
+    void load_experts(const layer_weights &source, device_layer &layer) {
+        const auto has_extras = [](const mlp_weights &expert) {
+            return !expert.gate_bias.empty() || !expert.up_bias.empty() ||
+                   !expert.down_bias.empty() || expert.gate.group_of || expert.up.group_of ||
+                   expert.down.group_of;
         };
-        if (std::ranges::none_of(from.experts, beside)) return;
-        for (const mlp_weights &expert : from.experts) {
-            device_mlp made;
-            made.gate.group_of = load_order(expert.gate);
-            made.up.group_of = load_order(expert.up);
-            made.down.group_of = load_order(expert.down);
-            made.gate_bias = load(expert.gate_bias), made.up_bias = load(expert.up_bias);
-            made.down_bias = load(expert.down_bias);
-            out.experts.push_back(made);
+        if (std::ranges::none_of(source.experts, has_extras)) return;
+        for (const mlp_weights &expert : source.experts) {
+            device_mlp target;
+            target.gate.group_of = load_order(expert.gate);
+            target.up.group_of = load_order(expert.up);
+            target.down.group_of = load_order(expert.down);
+            target.gate_bias = load(expert.gate_bias), target.up_bias = load(expert.up_bias);
+            target.down_bias = load(expert.down_bias);
+            layer.experts.push_back(target);
         }
     }
-    device_layer load(const layer_weights &from) {
-        const attention_weights &a = from.attention;
-        device_layer out;
-        out.attention_norm = load(from.attention_norm);
-        out.mlp_norm = load(from.mlp_norm);
-        out.query = load(a.query), out.key = load(a.key), out.value = load(a.value);
-        out.output = load(a.output);
-        out.query_a = load(a.query_a), out.query_b = load(a.query_b);
-        out.kv_a = load(a.kv_a), out.kv_b = load(a.kv_b);
-        out.key_up = load(a.key_up), out.value_up = load(a.value_up);
-        out.query_bias = load(a.query_bias), out.key_bias = load(a.key_bias);
-        out.value_bias = load(a.value_bias), out.output_bias = load(a.output_bias);
-        out.query_norm = load(a.query_norm), out.key_norm = load(a.key_norm);
-        out.query_a_norm = load(a.query_a_norm), out.kv_a_norm = load(a.kv_a_norm);
-        out.sinks = load(a.sinks);
-        out.dense = load(from.dense);
-        out.shared = load(from.shared);
-        out.shared_gate = load(from.shared_gate);
-        out.router = load(from.router);
-        out.router_bias = load(from.router_bias);
-        load_experts(from, out);
-        return out;
+    device_layer load(const layer_weights &source) {
+        const attention_weights &attention = source.attention;
+        device_layer layer;
+        layer.attention_norm = load(source.attention_norm);
+        layer.mlp_norm = load(source.mlp_norm);
+        layer.query = load(attention.query), layer.key = load(attention.key),
+        layer.value = load(attention.value);
+        layer.output = load(attention.output);
+        layer.query_a = load(attention.query_a), layer.query_b = load(attention.query_b);
+        layer.kv_a = load(attention.kv_a), layer.kv_b = load(attention.kv_b);
+        layer.key_up = load(attention.key_up), layer.value_up = load(attention.value_up);
+        layer.query_bias = load(attention.query_bias), layer.key_bias = load(attention.key_bias);
+        layer.value_bias = load(attention.value_bias),
+        layer.output_bias = load(attention.output_bias);
+        layer.query_norm = load(attention.query_norm), layer.key_norm = load(attention.key_norm);
+        layer.query_a_norm = load(attention.query_a_norm),
+        layer.kv_a_norm = load(attention.kv_a_norm);
+        layer.sinks = load(attention.sinks);
+        layer.dense = load(source.dense);
+        layer.shared = load(source.shared);
+        layer.shared_gate = load(source.shared_gate);
+        layer.router = load(source.router);
+        layer.router_bias = load(source.router_bias);
+        load_experts(source, layer);
+        return layer;
     }
-    device_mlp load(const mlp_weights &from) {
-        return {load(from.gate),      load(from.up),      load(from.down),
-                load(from.gate_bias), load(from.up_bias), load(from.down_bias)};
+    device_mlp load(const mlp_weights &source) {
+        return {load(source.gate),      load(source.up),      load(source.down),
+                load(source.gate_bias), load(source.up_bias), load(source.down_bias)};
     }
-    device_norm load(const norm_weights &from) { return {load(from.weight), load(from.bias)}; }
+    device_norm load(const norm_weights &source) {
+        return {load(source.weight), load(source.bias)};
+    }
 
-    const float *load(std::span<const float> from) {
-        if (from.empty()) return nullptr;
-        float *out = plan_.template take<float>(from.size());
-        if (!plan_.counting()) device_.upload(out, from.data(), from.size_bytes());
-        return out;
+    const float *load(std::span<const float> source) {
+        if (source.empty()) return nullptr;
+        float *target = plan_.template take<float>(source.size());
+        if (!plan_.counting()) device_.upload(target, source.data(), source.size_bytes());
+        return target;
     }
 
     // A matrix in its own type, its rows without gaps. A matrix that is named twice is stored once.
-    matrix load(const matrix &from) {
-        if (!from) return {};
-        const auto found = loaded_.find(from.data);
-        if (found != loaded_.end() && found->second.rows == from.rows) return found->second;
-        matrix out = from;
-        out.row_bytes = bytes_of_columns(from.type, from.columns);
-        out.data = load_rows(from.data, from.row_bytes, out.row_bytes, from.rows);
-        if (from.scales) {
-            out.scale_row_bytes = scale_bytes_of(from);
-            out.scales = load_rows(from.scales, from.scale_row_bytes, out.scale_row_bytes,
-                                   scale_rows_of(from));
+    matrix load(const matrix &source) {
+        if (!source) return {};
+        const auto found = loaded_.find(source.data);
+        if (found != loaded_.end() && found->second.rows == source.rows) return found->second;
+        matrix target = source;
+        target.row_bytes = bytes_of_columns(source.type, source.columns);
+        target.data = load_rows(source.data, source.row_bytes, target.row_bytes, source.rows);
+        if (source.scales) {
+            target.scale_row_bytes = scale_bytes_of(source);
+            target.scales = load_rows(source.scales, source.scale_row_bytes, target.scale_row_bytes,
+                                      scale_rows_of(source));
         }
-        out.group_of = load_order(from);
-        loaded_[from.data] = out;
-        return out;
+        target.group_of = load_order(source);
+        loaded_[source.data] = target;
+        return target;
     }
     // Several matrices of one input often share it.
-    const uint32_t *load_order(const matrix &from) {
-        if (!from.group_of) return nullptr;
-        const auto [at, is_new] = orders_.try_emplace(from.group_of, nullptr);
-        if (!is_new) return at->second;
-        uint32_t *out = plan_.template take<uint32_t>(from.columns);
-        if (!plan_.counting()) device_.upload(out, from.group_of, from.columns * sizeof(uint32_t));
-        return at->second = out;
+    const uint32_t *load_order(const matrix &source) {
+        if (!source.group_of) return nullptr;
+        const auto [entry, is_new] = orders_.try_emplace(source.group_of, nullptr);
+        if (!is_new) return entry->second;
+        uint32_t *target = plan_.template take<uint32_t>(source.columns);
+        if (!plan_.counting())
+            device_.upload(target, source.group_of, source.columns * sizeof(uint32_t));
+        return entry->second = target;
     }
-    const std::byte *load_rows(const std::byte *from, uint64_t stride_bytes, uint64_t row_bytes,
+    const std::byte *load_rows(const std::byte *source, uint64_t stride_bytes, uint64_t row_bytes,
                                uint64_t rows) {
-        std::byte *out = plan_.template take<std::byte>(rows * row_bytes);
+        std::byte *target = plan_.template take<std::byte>(rows * row_bytes);
         if (plan_.counting()) return nullptr;
         if (stride_bytes == row_bytes) {
-            device_.upload(out, from, rows * row_bytes);
-            return out;
+            device_.upload(target, source, rows * row_bytes);
+            return target;
         }
         std::vector<std::byte> packed(rows * row_bytes);
         for (uint64_t row = 0; row < rows; ++row)
-            std::memcpy(packed.data() + row * row_bytes, from + row * stride_bytes, row_bytes);
-        device_.upload(out, packed.data(), packed.size());
-        return out;
+            std::memcpy(packed.data() + row * row_bytes, source + row * stride_bytes, row_bytes);
+        device_.upload(target, packed.data(), packed.size());
+        return target;
     }
 
     Device &device_;

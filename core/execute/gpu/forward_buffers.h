@@ -58,7 +58,7 @@ struct forward_buffers {
     // one layer while the GPU computes the next.
     float *pinned_router = nullptr, *pinned_next_router = nullptr, *pinned_logits = nullptr;
     // How often scores have been told (tell_kernel): as the GPU counts, and as the host is told.
-    uint32_t *told = nullptr, *pinned_told = nullptr;
+    uint32_t *notifications = nullptr, *pinned_notifications = nullptr;
 
     uint32_t tokens = 0;  // tokens of the pass, for which its block is packed
     uint64_t pass_bytes() const { return (6 + 2ull * pairs) * tokens * 4; }
@@ -76,11 +76,12 @@ struct forward_buffers {
 // Shared memory of an attention block with so many (token, head) pairs.
 inline uint32_t attend_shared_bytes(const model_config &config, const forward_limits &limits,
                                     uint32_t rows) {
-    const attention_config &a = config.attention;
+    const attention_config &attention = config.attention;
     attend_shape shape{};
-    shape.values_in_keys = a.kind == attention_kind::latent;
-    shape.head_dim = shape.values_in_keys ? a.kv_lora_rank + config.rope.dimensions : a.head_dim;
-    shape.value_dim = shape.values_in_keys ? a.kv_lora_rank : a.value_dim;
+    shape.values_in_keys = attention.kind == attention_kind::latent;
+    shape.head_dim =
+        shape.values_in_keys ? attention.kv_lora_rank + config.rope.dimensions : attention.head_dim;
+    shape.value_dim = shape.values_in_keys ? attention.kv_lora_rank : attention.value_dim;
     if (rows == 4)
         return limits.exact ? attend_kernel<float, 4, 1>::shared_bytes_of(shape)
                             : attend_kernel<uint16_t, 4, 1>::shared_bytes_of(shape);
@@ -103,98 +104,100 @@ struct forward_widths {
     uint32_t widest;             // the widest input of any product
 };
 inline forward_widths widths_of(const model_config &config) {
-    const attention_config &a = config.attention;
-    forward_widths out{};
-    const bool latent = a.kind == attention_kind::latent;
-    out.query = a.heads * a.head_dim;
-    out.key = latent ? a.kv_lora_rank + config.rope.dimensions : a.kv_heads * a.head_dim;
-    out.value = latent ? 0 : a.kv_heads * a.value_dim;
-    out.attended = a.heads * (latent ? a.kv_lora_rank : a.value_dim);
-    out.inner_shared = std::max(config.shared_intermediate, config.dense_intermediate);
-    out.widest = std::max({config.hidden, a.heads * a.value_dim, out.inner_shared,
-                           a.query_lora_rank, a.kv_lora_rank});
-    return out;
+    const attention_config &attention = config.attention;
+    forward_widths widths{};
+    const bool latent = attention.kind == attention_kind::latent;
+    widths.query = attention.heads * attention.head_dim;
+    widths.key = latent ? attention.kv_lora_rank + config.rope.dimensions
+                        : attention.kv_heads * attention.head_dim;
+    widths.value = latent ? 0 : attention.kv_heads * attention.value_dim;
+    widths.attended = attention.heads * (latent ? attention.kv_lora_rank : attention.value_dim);
+    widths.inner_shared = std::max(config.shared_intermediate, config.dense_intermediate);
+    widths.widest =
+        std::max({config.hidden, attention.heads * attention.value_dim, widths.inner_shared,
+                  attention.query_lora_rank, attention.kv_lora_rank});
+    return widths;
 }
 
 inline void lay_out_prediction(const model_config &config, uint64_t tokens, memory_plan &device,
-                               memory_plan &pinned, forward_buffers &b) {
+                               memory_plan &pinned, forward_buffers &buffers) {
     const uint64_t hidden = tokens * config.hidden, places = tokens * config.top_k;
-    b.next_router = device.take<float>(tokens * config.experts);
-    b.pinned_next_router = pinned.take<float>(2 * tokens * config.experts);
-    b.ahead = device.take<float>(hidden);
-    b.ahead_input = device.take<float>(hidden);
-    b.ahead_shared = device.take<float>(hidden);
-    b.ahead_places = device.take<uint32_t>(places);
-    b.pinned_ahead_places = pinned.take<uint32_t>(places);
+    buffers.next_router = device.take<float>(tokens * config.experts);
+    buffers.pinned_next_router = pinned.take<float>(2 * tokens * config.experts);
+    buffers.ahead = device.take<float>(hidden);
+    buffers.ahead_input = device.take<float>(hidden);
+    buffers.ahead_shared = device.take<float>(hidden);
+    buffers.ahead_places = device.take<uint32_t>(places);
+    buffers.pinned_ahead_places = pinned.take<uint32_t>(places);
 }
 
 // Buffers for computing experts. A device that computes nothing else has only these.
 inline forward_buffers lay_out_experts(const model_config &config, const forward_limits &limits,
                                        memory_plan &device, memory_plan &pinned) {
     const uint64_t tokens = limits.tokens_max, places = tokens * config.top_k;
-    forward_buffers b;
-    b.route = device.take<uint32_t>(3 * places);
-    b.pinned_route = pinned.take<uint32_t>(3 * places);
+    forward_buffers buffers;
+    buffers.route = device.take<uint32_t>(3 * places);
+    buffers.pinned_route = pinned.take<uint32_t>(3 * places);
     // An expert has two segments of two products each.
-    b.items_max = 4 * config.experts;
-    b.items = device.take<product_item>(b.items_max);
-    b.pinned_items = pinned.take<product_item>(b.items_max);
-    b.moe_input = device.take<float>(tokens * config.hidden);
-    b.inner = device.take<float>(places * config.moe_intermediate);
-    b.expert_outputs = device.take<float>(places * config.hidden);
-    return b;
+    buffers.items_max = 4 * config.experts;
+    buffers.items = device.take<product_item>(buffers.items_max);
+    buffers.pinned_items = pinned.take<product_item>(buffers.items_max);
+    buffers.moe_input = device.take<float>(tokens * config.hidden);
+    buffers.inner = device.take<float>(places * config.moe_intermediate);
+    buffers.expert_outputs = device.take<float>(places * config.hidden);
+    return buffers;
 }
 
 // Lays buffers out in device memory and pinned memory. Plans without a base only count.
 inline forward_buffers lay_out(const model_config &config, const forward_limits &limits,
                                memory_plan &device, memory_plan &pinned) {
-    const forward_widths width = widths_of(config);
-    const attention_config &a = config.attention;
-    const bool latent = a.kind == attention_kind::latent;
+    const forward_widths widths = widths_of(config);
+    const attention_config &attention = config.attention;
+    const bool latent = attention.kind == attention_kind::latent;
     const uint64_t tokens = limits.tokens_max, hidden = config.hidden;
     const uint64_t places = tokens * config.top_k;
-    forward_buffers b = lay_out_experts(config, limits, device, pinned);
-    b.pairs = config.rope.dimensions / 2;
+    forward_buffers buffers = lay_out_experts(config, limits, device, pinned);
+    buffers.pairs = config.rope.dimensions / 2;
     const uint64_t bytes = uint64_t{limits.streams} * limits.context_max * limits.cache_bytes();
     for (uint32_t layer = 0; layer < config.layers; ++layer) {
-        b.keys.push_back(device.take<std::byte>(bytes * width.key));
-        b.values.push_back(latent ? nullptr : device.take<std::byte>(bytes * width.value));
+        buffers.keys.push_back(device.take<std::byte>(bytes * widths.key));
+        buffers.values.push_back(latent ? nullptr : device.take<std::byte>(bytes * widths.value));
     }
-    b.pass = device.take<uint32_t>((6 + 2ull * b.pairs) * tokens);
-    b.pinned_pass = pinned.take<uint32_t>((6 + 2ull * b.pairs) * tokens);
-    b.state = device.take<float>(tokens * hidden);
-    b.normed = device.take<float>(std::max<uint64_t>(tokens, limits.outputs_max) * hidden);
-    b.query = device.take<float>(tokens * width.query);
+    buffers.pass = device.take<uint32_t>((6 + 2ull * buffers.pairs) * tokens);
+    buffers.pinned_pass = pinned.take<uint32_t>((6 + 2ull * buffers.pairs) * tokens);
+    buffers.state = device.take<float>(tokens * hidden);
+    buffers.normed = device.take<float>(std::max<uint64_t>(tokens, limits.outputs_max) * hidden);
+    buffers.query = device.take<float>(tokens * widths.query);
     if (latent) {
-        b.query_a = device.take<float>(2 * tokens * a.query_lora_rank);
-        b.compressed = device.take<float>(tokens * width.key);
-        b.latent = device.take<float>(tokens * a.heads * width.key);
-        b.head_values = device.take<float>(tokens * a.heads * a.value_dim);
+        buffers.query_a = device.take<float>(2 * tokens * attention.query_lora_rank);
+        buffers.compressed = device.take<float>(tokens * widths.key);
+        buffers.latent = device.take<float>(tokens * attention.heads * widths.key);
+        buffers.head_values = device.take<float>(tokens * attention.heads * attention.value_dim);
     } else {
-        b.key = device.take<float>(tokens * width.key);
-        b.value = device.take<float>(tokens * width.value);
+        buffers.key = device.take<float>(tokens * widths.key);
+        buffers.value = device.take<float>(tokens * widths.value);
     }
-    b.attended = device.take<float>(tokens * width.attended);
-    b.partial = device.take<float>(uint64_t{splits_max} * a.heads * 2);
-    b.partial_values = device.take<float>(uint64_t{splits_max} * width.attended);
-    b.router = device.take<float>(tokens * config.experts);
-    b.pinned_router = pinned.take<float>(2 * tokens * config.experts);
-    b.told = device.take<uint32_t>(1);
-    b.pinned_told = pinned.take<uint32_t>(1);
-    if (limits.predict) lay_out_prediction(config, tokens, device, pinned, b);
-    b.shared_inner = device.take<float>(tokens * width.inner_shared);
-    b.shared_output = device.take<float>(tokens * hidden);
-    b.shared_gate = device.take<float>(tokens);
-    b.logits = device.take<float>(uint64_t{limits.outputs_max} * config.vocabulary);
-    b.pinned_logits = pinned.take<float>(uint64_t{limits.outputs_max} * config.vocabulary);
+    buffers.attended = device.take<float>(tokens * widths.attended);
+    buffers.partial = device.take<float>(uint64_t{splits_max} * attention.heads * 2);
+    buffers.partial_values = device.take<float>(uint64_t{splits_max} * widths.attended);
+    buffers.router = device.take<float>(tokens * config.experts);
+    buffers.pinned_router = pinned.take<float>(2 * tokens * config.experts);
+    buffers.notifications = device.take<uint32_t>(1);
+    buffers.pinned_notifications = pinned.take<uint32_t>(1);
+    if (limits.predict) lay_out_prediction(config, tokens, device, pinned, buffers);
+    buffers.shared_inner = device.take<float>(tokens * widths.inner_shared);
+    buffers.shared_output = device.take<float>(tokens * hidden);
+    buffers.shared_gate = device.take<float>(tokens);
+    buffers.logits = device.take<float>(uint64_t{limits.outputs_max} * config.vocabulary);
+    buffers.pinned_logits = pinned.take<float>(uint64_t{limits.outputs_max} * config.vocabulary);
     if (limits.tokens_max > few_tokens || limits.outputs_max > few_tokens)
-        for (uint16_t **half : {&b.high, &b.low})
+        for (uint16_t **half : {&buffers.high, &buffers.low})
             *half = device.take<uint16_t>(std::max<uint64_t>(tokens, limits.outputs_max) *
-                                          width.widest);
-    b.workspace = device.take<std::byte>(limits.workspace_bytes);
-    b.pinned_inputs = pinned.take<float>(tokens * hidden);
-    b.pinned_outputs = pinned.take<float>(places * hidden);
-    return b;
+                                          widths.widest);
+    buffers.workspace = device.take<std::byte>(limits.workspace_bytes);
+    buffers.pinned_inputs = pinned.take<float>(tokens * hidden);
+    buffers.pinned_outputs = pinned.take<float>(places * hidden);
+    return buffers;
 }
 
 }  // namespace moorage::core::gpu

@@ -1,9 +1,9 @@
 // gpu_executor.h - the options of an executor on a GPU, and its parts: real arithmetic, wall clock,
 // experts in host memory.
 //
-//   auto made = make_cuda_executor({.of = &opened, .places = &slots, ...});
-//   if (!made) return made.failure();      // no GPU, not enough memory, not in this build
-//   pipeline runs over *made->where; the model source reads *made->results
+//   auto machine = make_cuda_executor({.source_model = &opened, .places = &slots, ...});
+//   if (!machine) return machine.failure();      // no GPU, not enough memory, not in this build
+//   pipeline runs over *machine->device_executor; the model source reads *machine->results
 //
 // All weights but those of routed experts are on the GPU, and so are the caches of keys and values.
 // Routed experts are packed once into pinned host memory, as images of their segments. Or they are
@@ -28,20 +28,22 @@
 namespace moorage::core {
 
 // The arenas of a run's GPUs, and the arena to which each page belongs. All borrowed.
-struct device_places {
-    std::vector<const arena *> each;
-    std::span<const uint8_t> of_page;  // empty: all belong to the first
+struct device_arenas {
+    std::vector<const arena *> arenas;
+    std::span<const uint8_t> page_devices;  // empty: all belong to the first
 
-    device_places(const arena *only = nullptr) : each{only} {}
-    device_places(std::vector<const arena *> all, std::span<const uint8_t> spread)
-        : each(std::move(all)), of_page(spread) {}
-    uint32_t device_of(uint32_t page) const { return of_page.empty() ? 0 : of_page[page]; }
-    const arena &of(uint32_t page) const { return *each[device_of(page)]; }
+    device_arenas(const arena *only = nullptr) : arenas{only} {}
+    device_arenas(std::vector<const arena *> arenas, std::span<const uint8_t> devices)
+        : arenas(std::move(arenas)), page_devices(devices) {}
+    uint32_t device_of(uint32_t page) const {
+        return page_devices.empty() ? 0 : page_devices[page];
+    }
+    const arena &arena_of(uint32_t page) const { return *arenas[device_of(page)]; }
 };
 
 struct gpu_executor_options {
-    const model *of = nullptr;  // borrowed
-    device_places places;       // one GPU for each arena
+    const model *source_model = nullptr;  // borrowed
+    device_arenas places;                 // one GPU for each arena
     // Rows of host memory into which experts are read from disk, each as a whole. Borrowed. null:
     // host memory holds all experts. Requires: with rows, the division of `places` stays as it is
     // at first.
@@ -57,8 +59,8 @@ struct gpu_executor_options {
 };
 
 struct gpu_machine {
-    std::unique_ptr<executor> where;
-    const pass_results *results = nullptr;  // results of `where`
+    std::unique_ptr<executor> device_executor;
+    const pass_results *results = nullptr;  // results of `device_executor`
     std::string device;                     // "NVIDIA H200", "NVIDIA L4 + NVIDIA L4"
     uint64_t device_bytes = 0;              // memory taken on the GPUs
     uint64_t pinned_bytes = 0;              // of host memory

@@ -30,7 +30,7 @@ public:
     Value &back() { return values_[(first_ + count_ - 1) % most]; }
     Value &push() { return assert(has_room(1)), ++count_, back(); }
     void pop() { first_ = (first_ + 1) % most, --count_; }
-    std::array<Value, most> &all() { return values_; }
+    std::array<Value, most> &values() { return values_; }
 
 private:
     std::array<Value, most> values_;
@@ -55,20 +55,21 @@ public:
         std::vector<completion> done;
         bool ahead = false;  // nobody has asked for it yet
         bool gate = false;
-        uint32_t telling = 0;  // number that the host is told before the end; 0: at the end
+        uint32_t notification_number =
+            0;  // number that the host is told before the end; 0: at the end
     };
     struct sent_piece {
-        typename Device::stream on{};
+        typename Device::stream copy_stream{};
         event_pair<Device> events;
     };
 
     // number: among the run's devices. The first computes everything but other devices' experts.
-    // `in`: the queue with its operations. The rest is borrowed.
+    // `shared_queue`: the queue with its operations. The rest is borrowed.
     gpu_lane(std::unique_ptr<Device> device, uint32_t number, const arena &places,
-             const pinned_experts &experts, stream *in)
+             const pinned_experts &experts, stream *shared_queue)
         : gpu(std::move(device)),
           number(number),
-          queue(in ? *in : own_queue_),
+          queue(shared_queue ? *shared_queue : own_queue_),
           places_(places),
           experts_(experts) {}
 
@@ -76,56 +77,59 @@ public:
     bool first() const { return number == 0; }
     // Takes memory, weights and events. Call once, before the functions below. False: a call has
     // failed.
-    bool prepare(const model &of, const forward_limits &limits, const gpu_needs &needs) {
+    bool prepare(const model &model, const forward_limits &limits, const gpu_needs &needs) {
         memory_plan weights_plan(gpu->take_memory(needs.weights_bytes));
         memory_plan device(gpu->take_memory(needs.buffers_bytes));
         memory_plan pinned(gpu->take_pinned(needs.pinned_bytes, /*written=*/true));
         slots_ = gpu->take_memory(arena_bytes());
-        bool made = returned.make(*gpu);
-        for (batch &one : batches.all()) made = made && one.events.make(*gpu);
-        for (sent_piece &one : pieces.all()) made = made && one.events.make(*gpu);
+        bool has_events = returned.make(*gpu);
+        for (batch &batch : batches.values()) has_events = has_events && batch.events.make(*gpu);
+        for (sent_piece &piece : pieces.values())
+            has_events = has_events && piece.events.make(*gpu);
         if (gpu->notes().failed()) return false;
-        const model_config &config = of.config();
+        const model_config &config = model.config();
         weights_loader loader(*gpu, weights_plan);
-        weights = first() ? loader.load(of.weights()) : loader.load_experts(of.weights());
+        weights = first() ? loader.load(model.weights()) : loader.load_experts(model.weights());
         buffers = first() ? lay_out(config, limits, device, pinned)
                           : lay_out_experts(config, limits, device, pinned);
         if (first()) gpu->use_scratch(buffers.high, buffers.low, buffers.workspace);
-        compute = std::make_unique<forward<Device>>(*gpu, of, weights, buffers, limits);
+        compute = std::make_unique<forward<Device>>(*gpu, model, weights, buffers, limits);
         return !gpu->notes().failed();
     }
 
     std::byte *row(uint64_t row) const { return slots_ + row * experts_.row_bytes(); }
     // segment: 0 top, 1 bottom.
     std::byte *slot(uint32_t page, uint32_t segment) const {
-        const uint64_t at = places_.row_of(page, segment == 0 ? first_segment : last_segment);
-        assert(at != MOORAGE_NEVER);
-        return row(at);
+        const uint64_t first_row =
+            places_.row_of(page, segment == 0 ? first_segment : last_segment);
+        assert(first_row != MOORAGE_NEVER);
+        return row(first_row);
     }
 
     // Launches body(batch). Further work waits in the queue while there is no room for two batches.
     template <class Body>
     batch &launch(Body &&body) {
-        batch &own = batches.push();
-        own.done.clear();
-        own.ahead = own.gate = false;
-        own.telling = 0;
-        own.events.begin.record(gpu->compute());
-        body(own);
-        own.events.end.record(gpu->compute());
-        return own;
+        batch &new_batch = batches.push();
+        new_batch.done.clear();
+        new_batch.ahead = new_batch.gate = false;
+        new_batch.notification_number = 0;
+        new_batch.events.begin.record(gpu->compute());
+        body(new_batch);
+        new_batch.events.end.record(gpu->compute());
+        return new_batch;
     }
 
-    // `now`: the layer under way asks for the piece. It goes before pieces for later layers.
-    void send(const link_piece &piece, bool now) {
-        const auto on = now ? gpu->demand() : gpu->prefetch();
+    // `urgent`: the layer under way asks for the piece. It goes before pieces for later layers.
+    void send(const link_piece &piece, bool urgent) {
+        const auto copy_stream = urgent ? gpu->demand() : gpu->prefetch();
         // The piece before may belong to a cancelled transfer, and its slot may be this one's.
-        if (!pieces.empty() && pieces.back().on != on) pieces.back().events.end.hold(on);
-        sent_piece &own = pieces.push();
-        own.on = on;
-        own.events.begin.record(on);
-        if (piece.page != MOORAGE_NONE) copy(piece, on);
-        own.events.end.record(on);
+        if (!pieces.empty() && pieces.back().copy_stream != copy_stream)
+            pieces.back().events.end.hold(copy_stream);
+        sent_piece &sent = pieces.push();
+        sent.copy_stream = copy_stream;
+        sent.events.begin.record(copy_stream);
+        if (piece.page != MOORAGE_NONE) copy(piece, copy_stream);
+        sent.events.end.record(copy_stream);
     }
 
     const std::unique_ptr<Device> gpu;
@@ -145,13 +149,13 @@ public:
     fixed_ring<sent_piece, pieces_max> pieces;
 
 private:
-    void copy(const link_piece &piece, typename Device::stream on) {
+    void copy(const link_piece &piece, typename Device::stream copy_stream) {
         const auto parts =
             piece.parts(experts_.image_bytes(piece.page, 0), experts_.image_bytes(piece.page, 1));
         for (uint32_t segment = 0; segment < parts.size(); ++segment)
             if (const auto [begin, end] = parts[segment]; begin != end)
                 gpu->copy(slot(piece.page, segment) + begin,
-                          experts_.image(piece.page, segment) + begin, end - begin, on);
+                          experts_.image(piece.page, segment) + begin, end - begin, copy_stream);
     }
 
     stream own_queue_;

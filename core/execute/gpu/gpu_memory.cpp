@@ -12,45 +12,46 @@ namespace {
 
 std::string human(uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
-struct nowhere {
+struct null_device {
     void upload(void *, const void *, uint64_t) {}
 };
 
 }  // namespace
 
 forward_limits limits_of(const gpu_executor_options &options, uint64_t workspace_bytes) {
-    const cpu_model_limits &from = options.limits;
-    return {from.tokens_max, from.streams,  from.context_max, from.outputs_max,
-            from.predict,    options.exact, workspace_bytes};
+    const cpu_model_limits &source = options.limits;
+    return {source.tokens_max, source.streams, source.context_max, source.outputs_max,
+            source.predict,    options.exact,  workspace_bytes};
 }
 
-gpu_needs needs_of(const model &of, const forward_limits &limits, bool first) {
-    nowhere device;
+gpu_needs needs_of(const model &model, const forward_limits &limits, bool first) {
+    null_device device;
     memory_plan weights, buffers, pinned;
     weights_loader loader(device, weights);
     if (first) {
-        loader.load(of.weights());
-        lay_out(of.config(), limits, buffers, pinned);
+        loader.load(model.weights());
+        lay_out(model.config(), limits, buffers, pinned);
     } else {
-        loader.load_experts(of.weights());
-        lay_out_experts(of.config(), limits, buffers, pinned);
+        loader.load_experts(model.weights());
+        lay_out_experts(model.config(), limits, buffers, pinned);
     }
     return {weights.bytes(), buffers.bytes(), pinned.bytes()};
 }
 
-status check_model(const model &of, const char *executor) {
-    const attention_config &a = of.config().attention;
-    const bool latent = a.kind == attention_kind::latent;
-    const uint32_t values = latent ? a.kv_lora_rank : a.value_dim;
-    const uint32_t keys = latent ? a.kv_lora_rank + of.config().rope.dimensions : a.head_dim;
+status check_model(const model &model, const char *executor) {
+    const attention_config &attention = model.config().attention;
+    const bool latent = attention.kind == attention_kind::latent;
+    const uint32_t values = latent ? attention.kv_lora_rank : attention.value_dim;
+    const uint32_t keys =
+        latent ? attention.kv_lora_rank + model.config().rope.dimensions : attention.head_dim;
     if (values > 512 || keys > 576 || keys % 2 != 0)
         return error{
             format("executor {} computes attention of up to 512 values and an even number of up "
                    "to 576 keys a head, the model has {} and {}; set executor to cpu",
                    executor, values, keys)};
-    for (const layer_weights &layer : of.weights().layers) {
-        const auto mixes = [](const mlp_weights &one) {
-            return one.gate && one.gate.type != one.up.type;
+    for (const layer_weights &layer : model.weights().layers) {
+        const auto mixes = [](const mlp_weights &mlp) {
+            return mlp.gate && mlp.gate.type != mlp.up.type;
         };
         if (mixes(layer.dense) || mixes(layer.shared) || std::ranges::any_of(layer.experts, mixes))
             return error{
@@ -78,9 +79,9 @@ status check_pass(const forward_limits &limits, const char *executor) {
 }
 
 status check_room(const gpu_executor_options &options, const forward_limits &limits,
-                  uint32_t number, const gpu_needs &needs, const gpu_offer &offer,
+                  uint32_t number, const gpu_needs &needs, const gpu_capacity &offer,
                   const pinned_experts &experts) {
-    const model_config &config = options.of->config();
+    const model_config &config = options.source_model->config();
     const uint32_t shared_bytes = attend_shared_bytes(config, limits, attend_rows(config, limits));
     if (number == 0 && shared_bytes > offer.shared_bytes)
         return error{format(
@@ -88,7 +89,7 @@ status check_room(const gpu_executor_options &options, const forward_limits &lim
             "{}; set executor to cpu, or take a larger GPU",
             offer.name, human(offer.shared_bytes),
             options.exact ? ", compared with references," : "", human(shared_bytes))};
-    const arena &places = *options.places.each[number];
+    const arena &places = *options.places.arenas[number];
     const uint64_t slots = places.rows_total() / places.rows();
     const uint64_t slot_bytes = places.rows() * experts.row_bytes();
     const uint64_t arena_bytes = places.rows_total() * experts.row_bytes();
@@ -96,7 +97,7 @@ status check_room(const gpu_executor_options &options, const forward_limits &lim
     if (fixed + arena_bytes <= offer.free_bytes) return success();
     const uint64_t left = offer.free_bytes - std::min(offer.free_bytes, fixed);
     const uint64_t fit = left / std::max<uint64_t>(slot_bytes, 1);
-    const char *key = options.places.each.size() == 1 ? "experts" : "experts or device_experts";
+    const char *key = options.places.arenas.size() == 1 ? "experts" : "experts or device_experts";
     return error{format(
         "{} has {} free and the run needs {}: {} for weights other than experts, {} for caches "
         "and activations, {} for {} expert slots, {} in reserve; {}",

@@ -18,9 +18,9 @@ struct gpu_needs {
 };
 // `first`: the device computes everything but other devices' experts. Otherwise only its own
 // experts.
-gpu_needs needs_of(const model &of, const forward_limits &limits, bool first = true);
+gpu_needs needs_of(const model &model, const forward_limits &limits, bool first = true);
 
-struct gpu_offer {
+struct gpu_capacity {
     std::string name;
     uint64_t free_bytes = 0;
     uint64_t reserved_bytes = 0;  // the part of the free bytes that the driver and its modules
@@ -29,13 +29,13 @@ struct gpu_offer {
 };
 
 // An error if the kernels cannot compute the model. It names the executor.
-status check_model(const model &of, const char *executor);
+status check_model(const model &model, const char *executor);
 // A launch has a block for each token, along a side of its grid that is not the first.
 inline constexpr uint32_t pass_tokens_max = 65535;
 status check_pass(const forward_limits &limits, const char *executor);
 // Checks the number-th GPU of the run. Errors here and below name the sizes and a remedy.
 status check_room(const gpu_executor_options &options, const forward_limits &limits,
-                  uint32_t number, const gpu_needs &needs, const gpu_offer &offer,
+                  uint32_t number, const gpu_needs &needs, const gpu_capacity &offer,
                   const pinned_experts &experts);
 // `bytes`: pinned host memory for everything.
 status check_pinned(const gpu_executor_options &options, uint64_t bytes);

@@ -40,27 +40,28 @@ class gpu_run final : public stream_executor<gpu_run<Device>>, public pass_resul
 public:
     // Opens the device, takes the memory, packs the experts that it holds.
     static result<gpu_machine> create(const gpu_executor_options &options) {
-        if (const status checked = check_model(*options.of, Device::executor_name); !checked)
+        if (const status checked = check_model(*options.source_model, Device::executor_name);
+            !checked)
             return checked.failure();
         const forward_limits limits = limits_of(options, Device::workspace_bytes);
         if (const status checked = check_pass(limits, Device::executor_name); !checked)
             return checked.failure();
         std::unique_ptr<gpu_run> run(new gpu_run(options));
         if (const status prepared = run->prepare(); !prepared) return prepared.failure();
-        gpu_machine made;
-        made.results = run.get();
-        for (const auto &one : run->lanes_)
-            made.device += (made.device.empty() ? "" : " + ") + one->gpu->name();
-        made.device_bytes = run->device_bytes_;
-        made.pinned_bytes = run->pinned_bytes_;
-        made.where = std::move(run);
-        return made;
+        gpu_machine machine;
+        machine.results = run.get();
+        for (const auto &lane : run->lanes_)
+            machine.device += (machine.device.empty() ? "" : " + ") + lane->gpu->name();
+        machine.device_bytes = run->device_bytes_;
+        machine.pinned_bytes = run->pinned_bytes_;
+        machine.device_executor = std::move(run);
+        return machine;
     }
     ~gpu_run() override {
-        beside_.reset();                                    // reads pinned memory
-        disk_.reset();                                      // writes pinned memory
-        for (const auto &one : lanes_) one->gpu->finish();  // a failed run leaves work behind
-        while (!lanes_.empty()) lanes_.pop_back();          // the first one last: it notes failures
+        beside_.reset();                                      // reads pinned memory
+        disk_.reset();                                        // writes pinned memory
+        for (const auto &lane : lanes_) lane->gpu->finish();  // a failed run leaves work behind
+        while (!lanes_.empty()) lanes_.pop_back();  // the first one last: it notes failures
     }
 
     const uint64_t *clock() const override { return &now_; }
@@ -71,7 +72,7 @@ public:
     void begin_run() override { begun_ = std::chrono::steady_clock::now(); }
     void begin(const pass &tokens) override {
         now_ = elapsed_ns();
-        leave_ahead();
+        discard_ahead();
         routed_ = false;
         compute_->begin(tokens);
         failed_ = gpu_->notes().failed();
@@ -80,10 +81,10 @@ public:
         now_ = elapsed_ns();
         layer_ = layer;
         beside_->begin_layer();
-        if (!adopt()) base::attention(layer, tokens);
+        if (!adopt_ahead()) base::attention(layer, tokens);
     }
     void head(uint32_t tokens) override {
-        if (!adopt()) base::head(tokens);
+        if (!adopt_ahead()) base::head(tokens);
     }
     bool predicts() const override { return options_.limits.predict; }
     busy_ns busy_of(uint32_t device) const override { return lanes_[device]->busy; }
@@ -93,7 +94,8 @@ public:
     }
     void route(std::span<const uint32_t> chosen, std::span<const float> weights) override {
         if (weights.empty())
-            weights_.assign(chosen.size(), 1.0f / static_cast<float>(options_.of->config().top_k));
+            weights_.assign(chosen.size(),
+                            1.0f / static_cast<float>(options_.source_model->config().top_k));
         else
             weights_.assign(weights.begin(), weights.end());
         chosen_.assign(chosen.begin(), chosen.end());
@@ -107,21 +109,22 @@ public:
     // An expert that waits for its weights does not hold back others.
     void expert_on_gpu(const expert_work &work) override {
         if (work.transfer != MOORAGE_NONE) flush();
-        queued_ += work.segments != first_segment || !options_.places.of(work.page).split(layer_);
+        queued_ +=
+            work.segments != first_segment || !options_.places.arena_of(work.page).is_split(layer_);
         base::template queue_work<event_kind::gpu_expert>(lanes_[work.device]->queue, work);
     }
     void move_top(const expert_work &work, uint64_t to_row) override {
-        lane &own = *lanes_[options_.places.device_of(work.page)];
-        base::template queue_work<event_kind::moved>(own.queue, work, to_row);
+        lane &lane = *lanes_[options_.places.device_of(work.page)];
+        base::template queue_work<event_kind::moved>(lane.queue, work, to_row);
     }
     void hidden_states(uint32_t device, uint32_t, bool back) override {
-        operation &next = lanes_[device]->queue.queue.push();
-        next = {};
-        next.kind = event_kind::hidden_states;
-        next.segments = back;
-        next.tag = device;
-        next.transfer = next.page = MOORAGE_NONE;
-        next.layer = layer_;
+        operation &request = lanes_[device]->queue.queue.push();
+        request = {};
+        request.kind = event_kind::hidden_states;
+        request.segments = back;
+        request.tag = device;
+        request.transfer = request.page = MOORAGE_NONE;
+        request.layer = layer_;
     }
     void expert_on_cpu(const expert_work &work) override {
         beside_->add(work.page, work.page % experts_count_, work.tag);
@@ -147,32 +150,32 @@ public:
     }
 
     void policies_took(uint64_t ns) override {
-        if (computing())
+        if (is_computing())
             decided_ns_ += ns;
         else
             this->account_policies(ns, elapsed_ns());
     }
     completion wait() override {
         uint64_t waiting_since_ns = elapsed_ns();
-        if (!computing())
+        if (!is_computing())
             account(cause::host, waiting_since_ns);
         else
             host_ns_ += waiting_since_ns - std::max(returned_ns_, accounted_ns());
         flush();
-        run_ahead();
-        completion out{event_kind::head, 0, 0, 0};
-        for (uint32_t asked = 1; !gpu_->notes().failed() && !poll(out); ++asked) {
-            assert((computing() || loading() || !cpu_.queue.empty() || others_work()) &&
+        launch_ahead();
+        completion completed{event_kind::head, 0, 0, 0};
+        for (uint32_t asked = 1; !gpu_->notes().failed() && !poll(completed); ++asked) {
+            assert((is_computing() || is_loading() || !cpu_.queue.empty() || has_side_work()) &&
                    "something must be under way");
-            if (!computing()) account_idle();
-            if (others_work()) std::this_thread::yield();  // other threads may need this core
-            if (asked % 1024 == 0) watch(waiting_since_ns);
+            if (!is_computing()) account_idle();
+            if (has_side_work()) std::this_thread::yield();  // other threads may need this core
+            if (asked % 1024 == 0) check_hang(waiting_since_ns);
             flush();
-            run_ahead();
+            launch_ahead();
         }
         failed_ = gpu_->notes().failed();
         now_ = returned_ns_ = elapsed_ns();
-        return out;
+        return completed;
     }
 
     std::span<const float> router_logits() const override { return compute_->router(layer_); }
@@ -180,7 +183,7 @@ public:
     std::span<const float> router_input() const override {
         uint64_t since_ns = elapsed_ns(), asked = 0;
         return beside_->inputs([&]() {
-            if (++asked % 1024 == 0) watch(since_ns);
+            if (++asked % 1024 == 0) check_hang(since_ns);
             return !gpu_->notes().failed();
         });
     }
@@ -190,7 +193,7 @@ public:
     }
     std::span<const float> logits() const override {
         return {lanes_[0]->buffers.pinned_logits,
-                size_t{compute_->outputs()} * options_.of->config().vocabulary};
+                size_t{compute_->outputs()} * options_.source_model->config().vocabulary};
     }
 
 private:
@@ -209,31 +212,32 @@ private:
     explicit gpu_run(const gpu_executor_options &options)
         : base(options.transfers_max, nullptr),
           options_(options),
-          moe_layers_(options.of->config().moe_layers()),
-          experts_count_(options.of->config().experts),
-          experts_(*options.of, options.places, options.host_places) {}
+          moe_layers_(options.source_model->config().moe_layers()),
+          experts_count_(options.source_model->config().experts),
+          experts_(*options.source_model, options.places, options.host_places) {}
 
     status prepare() {
-        for (uint32_t number = 0; number < options_.places.each.size(); ++number)
+        for (uint32_t number = 0; number < options_.places.arenas.size(); ++number)
             if (const status opened = open(number); !opened) return opened;
         lane &first = *lanes_[0];
         compute_ = first.compute.get();
-        for (const auto &one : lanes_) one->reached = !one->first() && first.gpu->reach(*one->gpu);
+        for (const auto &lane : lanes_)
+            lane->reached = !lane->first() && first.gpu->reach(*lane->gpu);
         pinned_bytes_ += experts_.bytes();
         if (const status enough = check_pinned(options_, pinned_bytes_); !enough) return enough;
         if (options_.host_places) {
-            auto link = load_link::create(*options_.of, /*from_disk=*/true);
+            auto link = load_link::create(*options_.source_model, /*from_disk=*/true);
             if (!link) return link.failure();
             disk_ = std::move(*link);
         }
-        beside_ =
-            std::make_unique<gpu_beside<Device>>(first, experts_, *options_.of, options_.threads);
+        beside_ = std::make_unique<gpu_side_experts<Device>>(
+            first, experts_, *options_.source_model, options_.threads);
         if (!experts_.fill([this](uint64_t bytes) { return gpu_->take_pinned(bytes); }) ||
             !beside_->prepare())
             return gpu_->notes().failure();
         // Weights and images were uploaded through the default stream. The other streams do not
         // wait for it.
-        for (const auto &one : lanes_) one->gpu->finish();
+        for (const auto &lane : lanes_) lane->gpu->finish();
         begin_run();
         return gpu_->notes().failed() ? status(gpu_->notes().failure()) : success();
     }
@@ -242,19 +246,19 @@ private:
         auto opened = Device::create(options_.device + static_cast<int32_t>(number), gpu_);
         if (!opened) return opened.failure();
         lanes_.push_back(std::make_unique<lane>(std::move(*opened), number,
-                                                *options_.places.each[number], experts_,
+                                                *options_.places.arenas[number], experts_,
                                                 number == 0 ? &device_ : nullptr));
-        lane &own = *lanes_.back();
-        if (number == 0) gpu_ = own.gpu.get();
+        lane &lane = *lanes_.back();
+        if (number == 0) gpu_ = lane.gpu.get();
         const forward_limits limits = limits_of(options_, Device::workspace_bytes);
-        const gpu_needs needs = needs_of(*options_.of, limits, own.first());
-        const gpu_offer offer{called(own), own.gpu->free_bytes(), Device::reserved_bytes,
-                              own.gpu->shared_bytes_max()};
+        const gpu_needs needs = needs_of(*options_.source_model, limits, lane.first());
+        const gpu_capacity offer{display_name(lane), lane.gpu->free_bytes(), Device::reserved_bytes,
+                                 lane.gpu->shared_bytes_max()};
         if (gpu_->notes().failed()) return gpu_->notes().failure();
         if (const status room = check_room(options_, limits, number, needs, offer, experts_); !room)
             return room;
-        if (!own.prepare(*options_.of, limits, needs)) return gpu_->notes().failure();
-        device_bytes_ += needs.weights_bytes + needs.buffers_bytes + own.arena_bytes();
+        if (!lane.prepare(*options_.source_model, limits, needs)) return gpu_->notes().failure();
+        device_bytes_ += needs.weights_bytes + needs.buffers_bytes + lane.arena_bytes();
         pinned_bytes_ += needs.pinned_bytes;
         return success();
     }
@@ -264,24 +268,24 @@ private:
                                          .count());
     }
     // The name in messages.
-    std::string called(const lane &one) const {
-        if (options_.places.each.size() == 1) return one.gpu->name();
-        return format("GPU {}, {},", static_cast<uint32_t>(options_.device) + one.number,
-                      one.gpu->name());
+    std::string display_name(const lane &lane) const {
+        if (options_.places.arenas.size() == 1) return lane.gpu->name();
+        return format("GPU {}, {},", static_cast<uint32_t>(options_.device) + lane.number,
+                      lane.gpu->name());
     }
-    bool computing() const {
-        return std::ranges::any_of(lanes_, [](const auto &one) { return !one->batches.empty(); });
+    bool is_computing() const {
+        return std::ranges::any_of(lanes_, [](const auto &lane) { return !lane->batches.empty(); });
     }
-    bool loading() const {
-        return std::ranges::any_of(lanes_, [](const auto &one) { return !one->pieces.empty(); });
+    bool is_loading() const {
+        return std::ranges::any_of(lanes_, [](const auto &lane) { return !lane->pieces.empty(); });
     }
     // Operations that are not launched.
-    bool waiting() const {
+    bool has_waiting_work() const {
         return std::ranges::any_of(lanes_,
-                                   [](const auto &one) { return !one->queue.queue.empty(); });
+                                   [](const auto &lane) { return !lane->queue.queue.empty(); });
     }
     // Work whose end the GPU does not report.
-    bool others_work() const { return beside_->busy() || (disk_ && disk_->busy()); }
+    bool has_side_work() const { return beside_->busy() || (disk_ && disk_->busy()); }
 
     // Work at the end of a queue waits for the rest of the layer's work: they share launches.
     void queued(stream &) {
@@ -289,79 +293,81 @@ private:
     }
     // Launches the work at the front of each queue that can run, in order.
     void flush() {
-        for (const auto &one : lanes_)
-            while (!one->queue.queue.empty() && one->batches.has_room(3) &&
-                   this->ready(one->queue.queue.front()))
-                launch_front(*one);
+        for (const auto &lane : lanes_)
+            while (!lane->queue.queue.empty() && lane->batches.has_room(3) &&
+                   this->ready(lane->queue.queue.front()))
+                launch_front(*lane);
         failed_ = gpu_->notes().failed();
     }
-    void launch_front(lane &own) {
-        const operation front = own.queue.queue.front();
-        if (front.kind == event_kind::gpu_expert) return launch_experts(own);
-        own.queue.pop();
-        if (front.kind == event_kind::moved) return launch_move(own, front);
-        if (front.kind == event_kind::hidden_states) return launch_states(own, front);
-        launch_part(front.kind, front.layer);
+    void launch_front(lane &lane) {
+        const operation front = lane.queue.queue.front();
+        if (front.kind == event_kind::gpu_expert) return launch_experts(lane);
+        lane.queue.pop();
+        if (front.kind == event_kind::moved) return launch_move(lane, front);
+        if (front.kind == event_kind::hidden_states) return launch_states(lane, front);
+        launch_operation(front.kind, front.layer);
     }
-    void launch_part(event_kind kind, uint32_t layer) {
+    void launch_operation(event_kind kind, uint32_t layer) {
         // A prediction does not include the CPU's experts.
         if (kind != event_kind::prediction) beside_->join();
-        batch &own = lanes_[0]->launch([&](batch &into) {
+        batch &launched_batch = lanes_[0]->launch([&](batch &new_batch) {
             if (kind == event_kind::gate)
-                compute_->attention(layer);
+                compute_->run_attention(layer);
             else if (kind == event_kind::prediction)
                 compute_->predict(layer, predict_from_);
             else
-                compute_->head();
-            into.done.push_back({kind, 0, 0, 0});
+                compute_->run_head();
+            new_batch.done.push_back({kind, 0, 0, 0});
         });
-        own.ahead = ahead_;
-        own.gate = kind == event_kind::gate;
+        launched_batch.ahead = ahead_;
+        launched_batch.gate = kind == event_kind::gate;
         // The first attention is awaited to its end, so that its time is known.
-        if (kind == event_kind::prediction || (own.gate && gate_ns_ != 0))
-            own.telling = compute_->telling();
+        if (kind == event_kind::prediction || (launched_batch.gate && gate_ns_ != 0))
+            launched_batch.notification_number = compute_->notification_number();
         // After the event, because the host routes meanwhile.
-        if (own.gate) compute_->shared(layer);
+        if (launched_batch.gate) compute_->run_shared(layer);
     }
     // In the stream of the computations, so after those that read the old place.
-    void launch_move(lane &own, const operation &move) {
-        own.launch([&](batch &into) {
-            own.gpu->copy(own.row(move.to_row), own.slot(move.page, 0),
-                          experts_.image_bytes(move.page, 0), own.gpu->compute());
-            into.done.push_back({event_kind::moved, move.tag, 0, move.segments});
+    void launch_move(lane &lane, const operation &move) {
+        lane.launch([&](batch &new_batch) {
+            lane.gpu->copy(lane.row(move.to_row), lane.slot(move.page, 0),
+                           experts_.image_bytes(move.page, 0), lane.gpu->compute());
+            new_batch.done.push_back({event_kind::moved, move.tag, 0, move.segments});
         });
     }
     // The gate has completed, so its outputs are there.
-    void launch_states(lane &own, const operation &states) {
-        own.launch([&](batch &into) {
-            into.done.push_back({event_kind::hidden_states, states.tag, 0, states.segments});
-            if (states.segments) return beside_->fetch_outputs(own);
-            beside_->send_inputs(own);
-            own.compute->begin_experts(compute_->tokens());
-            own.compute->route(chosen_, weights_);
+    void launch_states(lane &lane, const operation &request) {
+        lane.launch([&](batch &new_batch) {
+            new_batch.done.push_back({event_kind::hidden_states, request.tag, 0, request.segments});
+            if (request.segments) return beside_->fetch_outputs(lane);
+            beside_->send_inputs(lane);
+            lane.compute->begin_experts(compute_->tokens());
+            lane.compute->route(chosen_, weights_);
         });
     }
     // Launches all experts at the front that can run. Top segments and whole experts come in one
     // batch. The bottom segments follow, because they add to the outputs of their tops.
-    void launch_experts(lane &own) {
+    void launch_experts(lane &lane) {
         run_.clear();
-        this->gather(own.queue, run_, [](const operation &) { return true; });
+        this->gather(lane.queue, run_, [](const operation &) { return true; });
         for (const bool bottom : {false, true}) {
-            const auto in_turn = [&](const operation &one) {
-                return (one.segments == last_segment) == bottom;
+            const auto in_turn = [&](const operation &work) {
+                return (work.segments == last_segment) == bottom;
             };
             if (std::ranges::none_of(run_, in_turn)) continue;
-            own.launch([&](batch &into) {
+            lane.launch([&](batch &new_batch) {
                 in_slots_.clear();
-                for (const operation &one : run_) {
-                    if (!in_turn(one)) continue;
+                for (const operation &expert : run_) {
+                    if (!in_turn(expert)) continue;
                     in_slots_.push_back(
-                        {one.page % experts_count_, experts_.first_row(one.page, bottom),
-                         experts_.rows(one.page, bottom), own.slot(one.page, bottom)});
-                    if (!bottom && !own.first()) own.computed.push_back(one.page % experts_count_);
-                    into.done.push_back({event_kind::gpu_expert, one.tag, 0, one.segments});
+                        {expert.page % experts_count_, experts_.first_row(expert.page, bottom),
+                         experts_.rows(expert.page, bottom), lane.slot(expert.page, bottom)});
+                    if (!bottom && !lane.first())
+                        lane.computed.push_back(expert.page % experts_count_);
+                    new_batch.done.push_back(
+                        {event_kind::gpu_expert, expert.tag, 0, expert.segments});
                 }
-                own.compute->experts(run_.front().layer, in_slots_);
+                lane.compute->run_experts(run_.front().layer, in_slots_);
             });
         }
     }
@@ -369,36 +375,36 @@ private:
     // Once all experts of a layer are launched and none is left to the CPU, the next part is known.
     // It is launched behind them, so the GPU need not wait until the host has seen their end. Now
     // the host waits instead. Called from wait() alone: by then everything of the layer is queued.
-    void run_ahead() {
-        if (!routed_ || ahead_ || queued_ < expected_ || waiting() || !cpu_.queue.empty() ||
-            !lanes_[0]->batches.has_room(3))
+    void launch_ahead() {
+        if (!routed_ || ahead_ || queued_ < expected_ || has_waiting_work() ||
+            !cpu_.queue.empty() || !lanes_[0]->batches.has_room(3))
             return;
         const bool last = layer_ + 1 == moe_layers_.size();
         ahead_ = true;
-        launch_part(last ? event_kind::head : event_kind::gate, last ? layer_ : layer_ + 1);
+        launch_operation(last ? event_kind::head : event_kind::gate, last ? layer_ : layer_ + 1);
     }
     // For a pass that was given up.
-    void leave_ahead() {
-        for (batch &one : lanes_[0]->batches.all())
-            if (ahead_ && one.ahead) one.done.clear();
+    void discard_ahead() {
+        for (batch &batch : lanes_[0]->batches.values())
+            if (ahead_ && batch.ahead) batch.done.clear();
         early_.clear();
         ahead_ = false;
     }
     // The requested part has been launched before. From now on its end is handed out.
-    bool adopt() {
+    bool adopt_ahead() {
         routed_ = false;
         if (!ahead_) return false;
         ahead_ = false;
-        for (batch &one : lanes_[0]->batches.all()) one.ahead = false;
-        for (const completion &one : early_) done_.push() = one;
+        for (batch &batch : lanes_[0]->batches.values()) batch.ahead = false;
+        for (const completion &completed : early_) done_.push() = completed;
         early_.clear();
         return true;
     }
 
-    bool poll(completion &out) {
-        for (const auto &one : lanes_)
-            if (poll_h2d(*one, out)) return true;
-        if (poll_disk(out)) return true;
+    bool poll(completion &completed) {
+        for (const auto &lane : lanes_)
+            if (poll_h2d(*lane, completed)) return true;
+        if (poll_disk(completed)) return true;
         beside_->poll([&](uint32_t tag, uint64_t duration_ns) {
             busy_.cpu += duration_ns;
             done_.push() = {event_kind::cpu_expert, tag, duration_ns, MOORAGE_WHOLE};
@@ -406,34 +412,34 @@ private:
         });
         for (size_t i = 0; i < lanes_.size() && done_.empty(); ++i) poll_batch(*lanes_[i]);
         if (done_.empty()) return false;
-        out = done_.front();
+        completed = done_.front();
         done_.pop();
         return true;
     }
-    bool poll_h2d(lane &own, completion &out) {
-        if (own.pieces.empty() || !own.pieces.front().events.end.passed()) return false;
-        this->end_piece(h2d_of(own.number), own.pieces.front().events.ns(), out);
-        own.busy.h2d += out.duration_ns;
-        own.pieces.pop();
+    bool poll_h2d(lane &lane, completion &completed) {
+        if (lane.pieces.empty() || !lane.pieces.front().events.end.passed()) return false;
+        this->end_piece(h2d_of(lane.number), lane.pieces.front().events.ns(), completed);
+        lane.busy.h2d += completed.duration_ns;
+        lane.pieces.pop();
         return true;
     }
-    bool poll_disk(completion &out) {
-        if (!disk_ || !disk_->ended()) return false;
+    bool poll_disk(completion &completed) {
+        if (!disk_ || !disk_->try_finish()) return false;
         if (!disk_->failure().empty()) gpu_->notes().note(disk_->failure());
-        this->end_piece(link_disk, disk_->duration_ns(), out);
+        this->end_piece(link_disk, disk_->duration_ns(), completed);
         return true;
     }
     // Hands out the results of the oldest batch. Scores that the host has been told of are there
     // before the batch has ended. They go with the duration of the attention before, which is good
     // enough for learning.
-    void poll_batch(lane &own) {
-        if (own.batches.empty()) return;
-        batch &oldest = own.batches.front();
-        if (oldest.telling != 0) {
-            const bool told = compute_->told(oldest.telling);
-            if (!told && ++looked_ % looks_max != 0) return;
-            if (told) {
-                oldest.telling = 0;
+    void poll_batch(lane &lane) {
+        if (lane.batches.empty()) return;
+        batch &oldest = lane.batches.front();
+        if (oldest.notification_number != 0) {
+            const bool arrived = compute_->has_arrived(oldest.notification_number);
+            if (!arrived && ++polls_ % looks_max != 0) return;
+            if (arrived) {
+                oldest.notification_number = 0;
                 return hand_out(oldest, gate_ns_);
             }
         }
@@ -442,48 +448,50 @@ private:
         account_batch(duration_ns);
         if (oldest.done.empty() || oldest.done.front().kind != event_kind::hidden_states) {
             busy_.gpu += duration_ns;
-            own.busy.gpu += duration_ns;
+            lane.busy.gpu += duration_ns;
         }
         if (oldest.gate) gate_ns_ = duration_ns;
         hand_out(oldest, duration_ns);
-        own.batches.pop();
+        lane.batches.pop();
     }
-    void hand_out(batch &of, uint64_t duration_ns) {
-        for (completion &one : of.done) {
-            one.duration_ns = duration_ns / of.done.size();
-            (of.ahead ? early_.emplace_back() : done_.push()) = one;
+    void hand_out(batch &batch, uint64_t duration_ns) {
+        for (completion &completed : batch.done) {
+            completed.duration_ns = duration_ns / batch.done.size();
+            (batch.ahead ? early_.emplace_back() : done_.push()) = completed;
         }
-        of.done.clear();
+        batch.done.clear();
     }
     // Ends the run if the GPU has completed nothing for longer than the limit. The CPU's experts
     // and the disk may take their time.
-    void watch(uint64_t &waiting_since_ns) const {
+    void check_hang(uint64_t &waiting_since_ns) const {
         const uint64_t now_ns = elapsed_ns();
-        if (others_work()) waiting_since_ns = now_ns;
+        if (has_side_work()) waiting_since_ns = now_ns;
         const double waited_s = static_cast<double>(now_ns - waiting_since_ns) / 1e9;
         if (waited_s <= options_.patience_s) return;
-        const auto hangs = std::ranges::find_if(
-            lanes_, [](const auto &one) { return !one->batches.empty() || !one->pieces.empty(); });
-        const lane &of = hangs == lanes_.end() ? *lanes_[0] : **hangs;
-        for (const auto &one : lanes_)
-            one->gpu->abandon(format(
+        const auto hangs = std::ranges::find_if(lanes_, [](const auto &candidate) {
+            return !candidate->batches.empty() || !candidate->pieces.empty();
+        });
+        const lane &hanging_lane = hangs == lanes_.end() ? *lanes_[0] : **hangs;
+        for (const auto &lane : lanes_)
+            lane->gpu->abandon(format(
                 "{} has completed nothing for {:.0f} s while {} batches of launches and {} copies "
                 "were under way; it hangs, or another program holds it (nvidia-smi shows)",
-                called(of), waited_s, of.batches.size(), of.pieces.size()));
+                display_name(hanging_lane), waited_s, hanging_lane.batches.size(),
+                hanging_lane.pieces.size()));
     }
 
     // Accounts the time until now. While the GPU has work, the host's work is beside it.
     void settle() {
         host_ns_ = decided_ns_ = 0;
-        account(computing() ? cause::compute : cause::host, now_);
+        account(is_computing() ? cause::compute : cause::host, now_);
     }
     // Neither the GPU nor the host has anything under way.
     void account_idle() {
         const uint64_t now_ns = elapsed_ns();
-        if (waiting()) busy_.stall += now_ns - accounted_ns();
-        for (const auto &one : lanes_)
-            if (!one->queue.queue.empty()) one->busy.stall += now_ns - accounted_ns();
-        account(this->waits_for(waiting(), loading()), now_ns);
+        if (has_waiting_work()) busy_.stall += now_ns - accounted_ns();
+        for (const auto &lane : lanes_)
+            if (!lane->queue.queue.empty()) lane->busy.stall += now_ns - accounted_ns();
+        account(this->waits_for(has_waiting_work(), is_loading()), now_ns);
     }
     // A batch that took the GPU so long has been seen to end. The time before it counts as host
     // time, as far as the host had other work. The rest counts as launching and noticing.
@@ -507,7 +515,7 @@ private:
     Device *gpu_ = nullptr;                     // of the first GPU
     forward<Device> *compute_ = nullptr;        // the same
     uint64_t device_bytes_ = 0, pinned_bytes_ = 0;
-    std::unique_ptr<gpu_beside<Device>> beside_;
+    std::unique_ptr<gpu_side_experts<Device>> beside_;
     std::unique_ptr<load_link> disk_;  // null: host memory holds everything
 
     std::chrono::steady_clock::time_point begun_;
@@ -522,7 +530,7 @@ private:
     bool ahead_ = false;             // the part after the layer is launched, but not yet asked for
     std::vector<completion> early_;  // completions of that part, if it has ended
     uint64_t gate_ns_ = 0;           // duration of the last attention that has ended; 0: none has
-    uint32_t looked_ = 0;            // looks at the host's word since the last event was asked
+    uint32_t polls_ = 0;             // looks at the host's word since the last event was asked
     std::vector<uint32_t> chosen_;   // choices of the layer, once it is routed
     std::vector<float> weights_;     // weights of these choices
     std::vector<uint32_t> predict_from_;  // experts of the queued prediction
@@ -533,7 +541,8 @@ template <class Device>
 result<uint64_t> room_for_experts(const gpu_executor_options &options) {
     auto opened = Device::create(options.device);
     if (!opened) return opened.failure();
-    const gpu_needs needs = needs_of(*options.of, limits_of(options, Device::workspace_bytes));
+    const gpu_needs needs =
+        needs_of(*options.source_model, limits_of(options, Device::workspace_bytes));
     const uint64_t fixed = needs.weights_bytes + needs.buffers_bytes + Device::reserved_bytes;
     const uint64_t free_bytes = (*opened)->free_bytes();
     if ((*opened)->notes().failed()) return (*opened)->notes().failure();

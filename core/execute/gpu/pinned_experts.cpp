@@ -23,29 +23,29 @@ uint64_t rounded(uint64_t bytes) {
 
 }  // namespace
 
-pinned_experts::pinned_experts(const model &of, const device_places &places, const arena *rows)
-    : places_(places), rows_(rows), experts_(experts_of(of)) {
+pinned_experts::pinned_experts(const model &model, const device_arenas &places, const arena *rows)
+    : places_(places), rows_(rows), experts_(experts_of(model)) {
     std::map<const std::byte *, uint32_t> first;
     for (const mlp_weights *expert : experts_) {
         const auto page = static_cast<uint32_t>(shared_with_.size());
         shared_with_.push_back(first.emplace(expert->gate.data, page).first->second);
     }
-    at_.resize(experts_.size());
+    image_places_.resize(experts_.size());
     sharers_.resize(experts_.size());
     packed_.resize(experts_.size());
     images_.resize(experts_.size(), nullptr);
-    const uint32_t all = of.config().moe_intermediate;
+    const uint32_t intermediate = model.config().moe_intermediate;
     for (uint32_t page = 0; page < experts_.size(); ++page) {
         ++sharers_[shared_with_[page]];
         if (shared_with_[page] != page) continue;
-        const uint64_t image = segment_image(*experts_[page], 0, all).bytes();
-        row_bytes_ = std::max(row_bytes_, (image + all - 1) / all);
+        const uint64_t image = segment_image(*experts_[page], 0, intermediate).bytes();
+        row_bytes_ = std::max(row_bytes_, (image + intermediate - 1) / intermediate);
         const uint64_t bytes = rounded(image);
         frame_bytes_ = std::max(frame_bytes_, bytes);
         if (rows_) continue;
         if (chunk_bytes_.empty() || chunk_bytes_.back() + bytes > chunk_bytes_max)
             chunk_bytes_.push_back(0);
-        at_[page] = {static_cast<uint32_t>(chunk_bytes_.size() - 1), chunk_bytes_.back()};
+        image_places_[page] = {static_cast<uint32_t>(chunk_bytes_.size() - 1), chunk_bytes_.back()};
         chunk_bytes_.back() += bytes;
         bytes_ += bytes;
     }
@@ -54,18 +54,18 @@ pinned_experts::pinned_experts(const model &of, const device_places &places, con
 
 // As many whole frames as fit in each chunk.
 void pinned_experts::plan_frames() {
-    const uint64_t each = std::max<uint64_t>(chunk_bytes_max / frame_bytes_, 1);
+    const uint64_t chunk_frames = std::max<uint64_t>(chunk_bytes_max / frame_bytes_, 1);
     const uint64_t frames = rows_->rows_total() / rows_->rows();
     bytes_ = frames * frame_bytes_;
-    for (uint64_t left = frames; left != 0; left -= std::min(left, each))
-        chunk_bytes_.push_back(std::min(left, each) * frame_bytes_);
+    for (uint64_t left = frames; left != 0; left -= std::min(left, chunk_frames))
+        chunk_bytes_.push_back(std::min(left, chunk_frames) * frame_bytes_);
 }
 
 std::byte *pinned_experts::frame(uint32_t page) const {
     const uint64_t row = rows_->row_of(page, first_segment);
     assert(row != MOORAGE_NEVER);
-    const uint64_t each = chunk_bytes_.front() / frame_bytes_, number = row / rows_->rows();
-    return chunks_[number / each] + number % each * frame_bytes_;
+    const uint64_t chunk_frames = chunk_bytes_.front() / frame_bytes_, number = row / rows_->rows();
+    return chunks_[number / chunk_frames] + number % chunk_frames * frame_bytes_;
 }
 
 uint32_t pinned_experts::first_row(uint32_t page, uint32_t segment) const {
@@ -73,7 +73,7 @@ uint32_t pinned_experts::first_row(uint32_t page, uint32_t segment) const {
 }
 
 uint32_t pinned_experts::rows(uint32_t page, uint32_t segment) const {
-    return segment == 0 ? top_rows(page) : places_.of(page).rows() - top_rows(page);
+    return segment == 0 ? top_rows(page) : places_.arena_of(page).rows() - top_rows(page);
 }
 
 segment_image pinned_experts::segment_of(uint32_t page, uint32_t segment) const {
@@ -93,7 +93,8 @@ bool pinned_experts::fill(std::function<std::byte *(uint64_t bytes)> take) {
     if (rows_) return true;
     for (uint32_t page = 0; page < experts_.size(); ++page)
         if (shared_with_[page] == page)
-            packed_[page].push_back({chunks_[at_[page].chunk] + at_[page].offset_bytes, 0});
+            packed_[page].push_back(
+                {chunks_[image_places_[page].chunk] + image_places_[page].offset_bytes, 0});
     return divide();
 }
 
@@ -101,16 +102,16 @@ bool pinned_experts::divide() {
     if (rows_) return true;
     std::vector<uint32_t> stale;
     for (uint32_t page = 0; page < experts_.size(); ++page) {
-        std::vector<packed> &known = packed_[shared_with_[page]];
+        std::vector<packed_image> &known = packed_[shared_with_[page]];
         const uint32_t top = top_rows(page);
-        auto found = std::ranges::find(known, top, &packed::top_rows);
+        auto found = std::ranges::find(known, top, &packed_image::top_rows);
         if (found == known.end()) {
-            found = std::ranges::find(known, 0u, &packed::top_rows);
+            found = std::ranges::find(known, 0u, &packed_image::top_rows);
             // Its own image is packed anew; a shared one stays for the layers that still use it.
             if (found == known.end() && sharers_[shared_with_[page]] == 1) found = known.begin();
             if (found == known.end()) {
-                std::byte *data = take_(
-                    rounded(segment_image(*experts_[page], 0, places_.of(page).rows()).bytes()));
+                std::byte *data = take_(rounded(
+                    segment_image(*experts_[page], 0, places_.arena_of(page).rows()).bytes()));
                 if (!data) return false;
                 found = known.insert(known.end(), {data, 0});
             }
@@ -129,12 +130,12 @@ void pinned_experts::pack(std::vector<uint32_t> pages) {
     std::atomic<size_t> next{0};
     const auto work = [&] {
         for (size_t i = next++; i < pages.size(); i = next++) {
-            std::byte *out = images_[pages[i]];
+            std::byte *target = images_[pages[i]];
             for (uint32_t segment = 0; segment < 2; ++segment) {
                 if (rows(pages[i], segment) == 0) continue;
                 const segment_image image = segment_of(pages[i], segment);
-                image.copy(0, image.bytes(), out);
-                out += image.bytes();
+                image.copy(0, image.bytes(), target);
+                target += image.bytes();
             }
         }
     };

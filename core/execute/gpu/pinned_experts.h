@@ -25,7 +25,7 @@ class pinned_experts {
 public:
     // Borrowed. `places` says how the experts of each layer are split. `rows` says where the
     // present experts are, each as a whole; null: all are here.
-    pinned_experts(const model &of, const device_places &places, const arena *rows);
+    pinned_experts(const model &model, const device_arenas &places, const arena *rows);
 
     // Bytes of pinned memory for all images. Known before fill().
     uint64_t bytes() const { return bytes_; }
@@ -55,7 +55,7 @@ private:
         uint64_t offset_bytes;
     };
     // An image of the weights of `page`, packed for so many rows of the top segment. 0: not yet.
-    struct packed {
+    struct packed_image {
         std::byte *data;
         uint32_t top_rows;
     };
@@ -66,11 +66,11 @@ private:
     void pack(std::vector<uint32_t> pages);
 
     uint32_t top_rows(uint32_t page) const {
-        const arena &its = places_.of(page);
-        return its.top_rows(its.layer_of(page));
+        const arena &page_arena = places_.arena_of(page);
+        return page_arena.top_rows(page_arena.layer_of(page));
     }
 
-    const device_places places_;
+    const device_arenas places_;
     const arena *const rows_;
     const std::vector<const mlp_weights *> experts_;  // [pages]
     std::function<std::byte *(uint64_t)> take_;
@@ -81,9 +81,9 @@ private:
     std::vector<uint32_t> sharers_;      // [pages] for a first page: the number of pages with its
                                          // weights
     std::vector<uint64_t> chunk_bytes_;
-    std::vector<place> at_;                    // [pages] of a first page
-    std::vector<std::vector<packed>> packed_;  // [pages] of a first page
-    std::vector<std::byte *> images_;          // [pages]
+    std::vector<place> image_places_;                // [pages] of a first page
+    std::vector<std::vector<packed_image>> packed_;  // [pages] of a first page
+    std::vector<std::byte *> images_;                // [pages]
 };
 
 }  // namespace moorage::core::gpu

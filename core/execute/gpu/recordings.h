@@ -42,21 +42,22 @@ public:
 
     // Launches what body() launches. `body` may be called twice. It launches the same each time.
     template <class Body>
-    void run(const shape &of, Body &&body) {
-        const auto found = known_.find(of);
+    void run(const shape &work_shape, Body &&body) {
+        const auto found = known_.find(work_shape);
         if (found == known_.end()) {
             if (known_.size() < limits_.shapes || evict(/*recorded=*/false))
-                known_[of] = {not_recorded, pass_, true};
+                known_[work_shape] = {not_recorded, pass_, true};
             return body();
         }
-        entry &own = found->second;
-        own.used = pass_;
-        if (own.number == not_recorded) {
-            if (!own.can || (live_ >= limits_.recordings && !evict(/*recorded=*/true)))
+        entry &shape_entry = found->second;
+        shape_entry.used = pass_;
+        if (shape_entry.number == not_recorded) {
+            if (!shape_entry.is_recordable ||
+                (live_ >= limits_.recordings && !evict(/*recorded=*/true)))
                 return body();
-            if (!record(own, body)) return body();
+            if (!record(shape_entry, body)) return body();
         }
-        device_.replay(own.number);
+        device_.replay(shape_entry.number);
     }
 
     size_t live() const { return live_; }
@@ -65,29 +66,30 @@ public:
 private:
     struct entry {
         uint32_t number;
-        uint64_t used;  // the last pass that used it
-        bool can;       // false: recording it has failed
+        uint64_t used;       // the last pass that used it
+        bool is_recordable;  // false: recording it has failed
     };
 
     template <class Body>
-    bool record(entry &own, Body &body) {
+    bool record(entry &shape_entry, Body &body) {
         if (device_.begin_recording()) {
             body();
-            own.number = device_.end_recording();
+            shape_entry.number = device_.end_recording();
         }
-        own.can = own.number != not_recorded;
-        live_ += own.can;
-        return own.can;
+        shape_entry.is_recordable = shape_entry.number != not_recorded;
+        live_ += shape_entry.is_recordable;
+        return shape_entry.is_recordable;
     }
 
     // Evicts the shape that was used longest ago, among those with a recording or among all. False:
     // all belong to this pass.
     bool evict(bool recorded) {
         auto oldest = known_.end();
-        for (auto at = known_.begin(); at != known_.end(); ++at)
-            if ((!recorded || at->second.number != not_recorded) && at->second.used < pass_ &&
-                (oldest == known_.end() || at->second.used < oldest->second.used))
-                oldest = at;
+        for (auto candidate = known_.begin(); candidate != known_.end(); ++candidate)
+            if ((!recorded || candidate->second.number != not_recorded) &&
+                candidate->second.used < pass_ &&
+                (oldest == known_.end() || candidate->second.used < oldest->second.used))
+                oldest = candidate;
         if (oldest == known_.end()) return false;
         if (oldest->second.number != not_recorded) {
             device_.drop(oldest->second.number);

@@ -36,7 +36,7 @@ struct shape {
 struct workspace {
     std::vector<uint64_t> keys, heap;
     std::vector<uint32_t> pack, rank, used, expert_of, place, count;
-    std::vector<float> each, group_load, expert_load, place_load;
+    std::vector<float> copy_load, group_load, expert_load, place_load;
 };
 
 // A number of 0 or more as bits with the same order. The lower bits order equal numbers by the
@@ -48,14 +48,14 @@ inline float value_of(uint64_t key) {
     return std::bit_cast<float>(static_cast<uint32_t>(key >> 32));
 }
 
-// Restores a heap whose top has changed. The top is the key that is `before` all others.
+// Restores a heap whose top has changed. `precedes` puts the top before all other keys.
 template <class Before>
-void sift_top(std::span<uint64_t> heap, Before before) {
+void sift_top(std::span<uint64_t> heap, Before precedes) {
     const uint64_t moved = heap[0];
     size_t hole = 0;
     for (size_t child = 1; child < heap.size(); child = 2 * hole + 1) {
-        if (child + 1 < heap.size() && before(heap[child + 1], heap[child])) ++child;
-        if (!before(heap[child], moved)) break;
+        if (child + 1 < heap.size() && precedes(heap[child + 1], heap[child])) ++child;
+        if (!precedes(heap[child], moved)) break;
         heap[hole] = heap[child];
         hole = child;
     }
@@ -102,7 +102,7 @@ inline void replicate(std::span<const float> weight, std::span<uint32_t> place_e
                       std::span<uint32_t> copies, workspace &work,
                       uint32_t most_copies = UINT32_MAX) {
     const auto experts = static_cast<uint32_t>(weight.size());
-    work.each.assign(weight.begin(), weight.end());
+    work.copy_load.assign(weight.begin(), weight.end());
     std::fill(copies.begin(), copies.end(), 1u);
     std::iota(place_expert.begin(), place_expert.begin() + experts, 0u);
     if (place_expert.size() == experts) return;
@@ -119,14 +119,14 @@ inline void replicate(std::span<const float> weight, std::span<uint32_t> place_e
         }
         const uint32_t most = ~static_cast<uint32_t>(open[0]);
         place_expert[place] = most;
-        work.each[most] = weight[most] / static_cast<float>(++copies[most]);
-        open[0] = key_of(work.each[most], ~most);
+        work.copy_load[most] = weight[most] / static_cast<float>(++copies[most]);
+        open[0] = key_of(work.copy_load[most], ~most);
         sift_top(open, std::greater<>());
     }
 }
 
 // Options beyond the published algorithm; none by default.
-struct extras {
+struct packing_options {
     // At most as many copies of an expert as GPUs, and never two on one GPU. Then exchanges until
     // no GPU has more work than before. Requires: no more places on a GPU than experts of its node.
     bool separate = false;
@@ -177,25 +177,25 @@ private:
     // The best partner for an item of [first, last) of the pack, if both packs then have less than
     // `limit`.
     bool exchange(uint32_t pack, size_t first, size_t last, double limit) {
-        size_t from = 0, to = 0;
+        size_t leaving = 0, entering = 0;
         for (size_t a = first; a < last; ++a) {
             if (pack_[a] != pack) continue;
             for (size_t b = 0; b < weight_.size(); ++b) {
                 const double gain = double{weight_[a]} - weight_[b];
-                const double after = std::max(load_[pack] - gain, load_[pack_[b]] + gain);
-                if (after >= limit || pack_[b] == pack || held(pack_[b], expert_[a]) > 0 ||
+                const double larger_load = std::max(load_[pack] - gain, load_[pack_[b]] + gain);
+                if (larger_load >= limit || pack_[b] == pack || held(pack_[b], expert_[a]) > 0 ||
                     held(pack, expert_[b]) > 0)
                     continue;
-                limit = after;
-                from = a, to = b;
+                limit = larger_load;
+                leaving = a, entering = b;
             }
         }
-        if (from == to) return false;
-        const double gain = double{weight_[from]} - weight_[to];
-        load_[pack] -= gain, load_[pack_[to]] += gain;
-        --held(pack, expert_[from]), ++held(pack_[to], expert_[from]);
-        --held(pack_[to], expert_[to]), ++held(pack, expert_[to]);
-        std::swap(pack_[from], pack_[to]);
+        if (leaving == entering) return false;
+        const double gain = double{weight_[leaving]} - weight_[entering];
+        load_[pack] -= gain, load_[pack_[entering]] += gain;
+        --held(pack, expert_[leaving]), ++held(pack_[entering], expert_[leaving]);
+        --held(pack_[entering], expert_[entering]), ++held(pack, expert_[entering]);
+        std::swap(pack_[leaving], pack_[entering]);
         return true;
     }
     uint32_t &held(uint32_t pack, uint32_t expert) {
@@ -220,51 +220,54 @@ inline bool shared(std::span<const uint32_t> expert, uint32_t experts, uint32_t 
 }
 
 // Step 3 for one node: assigns work.place to GPUs. Writes their experts GPU by GPU.
-inline void pack_node(const uint32_t *experts, uint32_t count, uint32_t gpus, extras more,
-                      std::span<uint32_t> out, workspace &work) {
+inline void pack_node(const uint32_t *experts, uint32_t count, uint32_t gpus,
+                      packing_options options, std::span<uint32_t> gpu_experts, workspace &work) {
     balanced_packing(work.place_load, gpus, work);
     const size_t room = work.place.size() / gpus;
-    if (more.refine > 0 || (more.separate && shared(work.place, count, gpus, work))) {
+    if (options.refine > 0 || (options.separate && shared(work.place, count, gpus, work))) {
         exchanges change(work.place_load, work.place, count, gpus, work.pack);
         const double published = change.largest();
-        bool changed = more.separate && change.separate();
+        bool changed = options.separate && change.separate();
         if (changed) change.refine(2 * size_t{gpus}, published);
-        changed |= change.refine(more.refine);
+        changed |= change.refine(options.refine);
         if (changed) work.used.assign(gpus, 0);
         for (size_t i = 0; changed && i < work.place.size(); ++i)
             work.rank[i] = work.used[work.pack[i]]++;
     }
     for (size_t i = 0; i < work.place.size(); ++i)
-        out[work.pack[i] * room + work.rank[i]] = experts[work.place[i]];
+        gpu_experts[work.pack[i] * room + work.rank[i]] = experts[work.place[i]];
 }
 
-// One layer: the expert of every place, GPU by GPU, and the copies of every expert.
-// Requires: of.valid(), weight of of.experts, place_expert of of.replicas, copies of of.experts.
-inline void rebalance(std::span<const float> weight, shape of, std::span<uint32_t> place_expert,
-                      std::span<uint32_t> copies, workspace &work, extras more = {}) {
-    if (!of.hierarchical()) of.groups = of.nodes = 1;
-    const uint32_t group_size = of.experts / of.groups, node_groups = of.groups / of.nodes;
-    const uint32_t node_experts = of.experts / of.nodes, node_places = of.replicas / of.nodes;
-    work.group_load.assign(of.groups, 0);
-    for (uint32_t expert = 0; expert < of.experts; ++expert)
+// One layer: the expert of every place, GPU by GPU, and the copies of every expert. Requires:
+// shape.valid(), weight [shape.experts], place_expert [shape.replicas], copies [shape.experts].
+inline void rebalance(std::span<const float> weight, shape shape, std::span<uint32_t> place_expert,
+                      std::span<uint32_t> copies, workspace &work, packing_options options = {}) {
+    if (!shape.hierarchical()) shape.groups = shape.nodes = 1;
+    const uint32_t group_size = shape.experts / shape.groups,
+                   node_groups = shape.groups / shape.nodes;
+    const uint32_t node_experts = shape.experts / shape.nodes,
+                   node_places = shape.replicas / shape.nodes;
+    work.group_load.assign(shape.groups, 0);
+    for (uint32_t expert = 0; expert < shape.experts; ++expert)
         work.group_load[expert / group_size] += weight[expert];
-    balanced_packing(work.group_load, of.nodes, work);
-    work.expert_of.resize(of.experts);  // node by node
-    for (uint32_t group = 0; group < of.groups; ++group) {
+    balanced_packing(work.group_load, shape.nodes, work);
+    work.expert_of.resize(shape.experts);  // node by node
+    for (uint32_t group = 0; group < shape.groups; ++group) {
         const uint32_t first = (work.pack[group] * node_groups + work.rank[group]) * group_size;
         for (uint32_t i = 0; i < group_size; ++i)
             work.expert_of[first + i] = group * group_size + i;
     }
     work.place.resize(node_places), work.place_load.resize(node_places);
     work.count.resize(node_experts), work.expert_load.resize(node_experts);
-    for (uint32_t node = 0; node < of.nodes; ++node) {
+    for (uint32_t node = 0; node < shape.nodes; ++node) {
         const uint32_t *experts = work.expert_of.data() + size_t{node} * node_experts;
         for (uint32_t i = 0; i < node_experts; ++i) work.expert_load[i] = weight[experts[i]];
         replicate(work.expert_load, work.place, work.count, work,
-                  more.separate ? of.gpus / of.nodes : UINT32_MAX);
+                  options.separate ? shape.gpus / shape.nodes : UINT32_MAX);
         for (uint32_t i = 0; i < node_experts; ++i) copies[experts[i]] = work.count[i];
-        for (uint32_t i = 0; i < node_places; ++i) work.place_load[i] = work.each[work.place[i]];
-        pack_node(experts, node_experts, of.gpus / of.nodes, more,
+        for (uint32_t i = 0; i < node_places; ++i)
+            work.place_load[i] = work.copy_load[work.place[i]];
+        pack_node(experts, node_experts, shape.gpus / shape.nodes, options,
                   place_expert.subspan(size_t{node} * node_places, node_places), work);
     }
 }

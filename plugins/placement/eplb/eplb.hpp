@@ -69,57 +69,59 @@ public:
           replace_(setup.text("duplicates") != "drop"),
           always_cover_(setup.text("cover") == "always"),
           replicas_(static_cast<uint32_t>(setup.integer("replicas"))),
-          more_{setup.text("duplicates") == "exchange",
-                static_cast<uint32_t>(setup.integer("refine"))} {}
+          options_{setup.text("duplicates") == "exchange",
+                   static_cast<uint32_t>(setup.integer("refine"))} {}
 
     void reset() { published_ = layers_ = copies_ = imbalance_sum_ = imbalance_max_ = 0; }
 
     void plan(const moorage_cluster &cluster, const moorage_demand &demand,
-              std::span<const moorage_copy>, moorage::copies &out) {
+              std::span<const moorage_copy>, moorage::copies &copies) {
         reset();
-        const placement::scene of = placement::read_scene(cluster, demand, always_cover_);
-        if (of.models.empty()) return;
-        const std::vector<double> rate = total_rates(of);
+        const placement::scene scene = placement::read_scene(cluster, demand, always_cover_);
+        if (scene.models.empty()) return;
+        const std::vector<double> rate = total_rates(scene);
         const placement::device_slots slots =
-            placement::memory_division(of, weights(of, rate)).divide();
-        for (size_t m = 0; m < of.models.size(); ++m) {
+            placement::memory_division(scene, weights(scene, rate)).divide();
+        for (size_t m = 0; m < scene.models.size(); ++m) {
             devices_.clear();
-            for (uint32_t device = 0; device < of.devices; ++device)
-                devices_.push_back({of.device_server[device],
+            for (uint32_t device = 0; device < scene.devices; ++device)
+                devices_.push_back({scene.device_server[device],
                                     slots.at(device, m),
-                                    speed(cluster, device, of.models[m].id),
+                                    speed(cluster, device, scene.models[m].id),
                                     {}});
-            place_model(of, of.models[m], rate, out);
+            place_model(scene, scene.models[m], rate, copies);
         }
     }
 
-    uint32_t facts(std::span<moorage_fact> out) {
+    uint32_t facts(std::span<moorage_fact> target) {
         const double layers = layers_ > 0 ? layers_ : 1;
-        const moorage_fact all[] = {{"imbalance_mean", imbalance_sum_ / layers},
-                                    {"imbalance_max", imbalance_max_},
-                                    {"copies_per_layer", copies_ / layers},
-                                    {"published_share", published_ / layers}};
-        const size_t count = std::min(out.size(), std::size(all));
-        std::copy(all, all + count, out.begin());
+        const moorage_fact facts[] = {{"imbalance_mean", imbalance_sum_ / layers},
+                                      {"imbalance_max", imbalance_max_},
+                                      {"copies_per_layer", copies_ / layers},
+                                      {"published_share", published_ / layers}};
+        const size_t count = std::min(target.size(), std::size(facts));
+        std::copy(facts, facts + count, target.begin());
         return static_cast<uint32_t>(count);
     }
 
 private:
-    static std::vector<double> total_rates(const placement::scene &of) {
-        std::vector<double> rate(of.experts, 0);
-        for (uint32_t server = 0; server < of.servers; ++server)
-            for (uint32_t expert = 0; expert < of.experts; ++expert)
-                rate[expert] += of.rate[size_t{server} * of.experts + expert];
+    static std::vector<double> total_rates(const placement::scene &scene) {
+        std::vector<double> rate(scene.experts, 0);
+        for (uint32_t server = 0; server < scene.servers; ++server)
+            for (uint32_t expert = 0; expert < scene.experts; ++expert)
+                rate[expert] += scene.rate[size_t{server} * scene.experts + expert];
         return rate;
     }
-    static std::vector<double> weights(const placement::scene &of, std::span<const double> rate) {
-        const size_t models = of.models.size();
-        std::vector<double> weight(of.servers * models, 0);
+    static std::vector<double> weights(const placement::scene &scene,
+                                       std::span<const double> rate) {
+        const size_t models = scene.models.size();
+        std::vector<double> weight(scene.servers * models, 0);
         for (size_t m = 0; m < models; ++m) {
-            const auto own = rate.subspan(of.models[m].first, of.models[m].count());
-            const double sum = std::accumulate(own.begin(), own.end(), 0.0);
-            for (uint32_t server = 0; server < of.servers; ++server)
-                weight[server * models + m] = sum * static_cast<double>(of.models[m].expert_bytes);
+            const auto model_rates = rate.subspan(scene.models[m].first, scene.models[m].count());
+            const double sum = std::accumulate(model_rates.begin(), model_rates.end(), 0.0);
+            for (uint32_t server = 0; server < scene.servers; ++server)
+                weight[server * models + m] =
+                    sum * static_cast<double>(scene.models[m].expert_bytes);
         }
         return weight;
     }
@@ -130,64 +132,65 @@ private:
     }
 
     // Equal devices with room for equal layers: the published algorithm applies.
-    bool published(const placement::scene &of, const placement::model &of_model,
-                   moorage::eplb::shape &shape) const {
+    bool has_published_shape(const placement::scene &scene, const placement::model &model,
+                             moorage::eplb::shape &shape) const {
         const moorage::eplb::device &first = devices_.front();
-        for (const moorage::eplb::device &each : devices_)
-            if (each.slots != first.slots || each.speed != first.speed) return false;
-        const bool nodes = hierarchical_ && of_model.groups % of.servers == 0;
+        for (const moorage::eplb::device &device : devices_)
+            if (device.slots != first.slots || device.speed != first.speed) return false;
+        const bool nodes = hierarchical_ && model.groups % scene.servers == 0;
         uint32_t places =
-            std::min(first.slots / of_model.layers, of_model.experts / (nodes ? of.servers : 1));
-        if (replicas_ > 0) places = std::min(places, replicas_ / of.devices);
-        if (fill_ && places < of_model.experts && places * of_model.layers < first.slots &&
+            std::min(first.slots / model.layers, model.experts / (nodes ? scene.servers : 1));
+        if (replicas_ > 0) places = std::min(places, replicas_ / scene.devices);
+        if (fill_ && places < model.experts && places * model.layers < first.slots &&
             replicas_ == 0)
             return false;
-        shape = {of_model.experts, places * of.devices, of_model.groups, of.servers, of.devices};
+        shape = {model.experts, places * scene.devices, model.groups, scene.servers, scene.devices};
         if (!hierarchical_) shape.groups = shape.nodes = 1;
         if (forced_ && !shape.hierarchical()) return false;
         for (uint32_t server = 0; shape.hierarchical() && server < shape.nodes; ++server)
             if (shape.nodes > 1 &&
-                (of.first_device[server + 1] - of.first_device[server]) * shape.nodes != of.devices)
+                (scene.first_device[server + 1] - scene.first_device[server]) * shape.nodes !=
+                    scene.devices)
                 return false;
         return shape.valid();
     }
 
-    void place_model(const placement::scene &of, const placement::model &of_model,
-                     std::span<const double> rate, moorage::copies &out) {
-        if (replicas_ > 0 && replicas_ < of_model.experts && of.cover)
+    void place_model(const placement::scene &scene, const placement::model &model,
+                     std::span<const double> rate, moorage::copies &copies) {
+        if (replicas_ > 0 && replicas_ < model.experts && scene.cover)
             throw std::invalid_argument("replicas = " + std::to_string(replicas_) +
-                                        " is below the " + std::to_string(of_model.experts) +
+                                        " is below the " + std::to_string(model.experts) +
                                         " experts of a layer; raise it or set it to 0");
         moorage::eplb::shape shape{};
-        const bool equal = published(of, of_model, shape);
+        const bool equal = has_published_shape(scene, model, shape);
         const std::vector<uint32_t> slots = device_slots();
-        std::vector<float> weight(of_model.experts);
-        for (uint32_t layer = 0; layer < of_model.layers; ++layer) {
-            const uint32_t first = of_model.first + layer * of_model.experts;
-            for (uint32_t expert = 0; expert < of_model.experts; ++expert)
+        std::vector<float> weight(model.experts);
+        for (uint32_t layer = 0; layer < model.layers; ++layer) {
+            const uint32_t first = model.first + layer * model.experts;
+            for (uint32_t expert = 0; expert < model.experts; ++expert)
                 weight[expert] = static_cast<float>(rate[first + expert]);
-            for (moorage::eplb::device &each : devices_) each.experts.clear();
+            for (moorage::eplb::device &device : devices_) device.experts.clear();
             if (equal)
                 place_published(weight, shape);
             else
-                place_unequal(of, of_model, weight, layer, slots);
-            for (uint32_t device = 0; device < of.devices; ++device)
+                place_unequal(scene, model, weight, layer, slots);
+            for (uint32_t device = 0; device < scene.devices; ++device)
                 for (const uint32_t expert : devices_[device].experts)
-                    out.push(first + expert, device);
+                    copies.push(first + expert, device);
             judge(weight);
             published_ += equal;
         }
     }
     std::vector<uint32_t> device_slots() const {
         std::vector<uint32_t> slots;
-        for (const moorage::eplb::device &each : devices_) slots.push_back(each.slots);
+        for (const moorage::eplb::device &device : devices_) slots.push_back(device.slots);
         return slots;
     }
 
     void place_published(std::span<const float> weight, const moorage::eplb::shape &shape) {
         place_expert_.resize(shape.replicas);
         counts_.resize(shape.experts);
-        moorage::eplb::rebalance(weight, shape, place_expert_, counts_, work_, more_);
+        moorage::eplb::rebalance(weight, shape, place_expert_, counts_, work_, options_);
         const uint32_t places = shape.replicas / shape.gpus;
         if (all_distinct(shape, places)) {
             for (uint32_t gpu = 0; gpu < shape.gpus; ++gpu)
@@ -222,35 +225,33 @@ private:
         return true;
     }
 
-    void place_unequal(const placement::scene &of, const placement::model &of_model,
+    void place_unequal(const placement::scene &scene, const placement::model &model,
                        std::span<const float> weight, uint32_t layer,
                        std::span<const uint32_t> slots) {
-        divide_slots(of, of_model, layer, slots);
+        divide_slots(scene, model, layer, slots);
         moorage::eplb::unequal_layer placed(weight, devices_);
-        const bool divides = of_model.groups % of.servers == 0 || (forced_ && of_model.groups > 1);
-        if (hierarchical_ && divides && of_model.experts % of_model.groups == 0 && of.servers > 1 &&
-            placed.place_by_groups(of_model.groups, of.servers))
+        const bool divides = model.groups % scene.servers == 0 || (forced_ && model.groups > 1);
+        if (hierarchical_ && divides && model.experts % model.groups == 0 && scene.servers > 1 &&
+            placed.place_by_groups(model.groups, scene.servers))
             return;
         placed.place_all();
     }
     // Places of this layer on each device: equally many in every layer. Places that do not divide
     // go to the layers in turn, if they may be used or are needed to cover all experts.
-    void divide_slots(const placement::scene &of, const placement::model &of_model, uint32_t layer,
+    void divide_slots(const placement::scene &scene, const placement::model &model, uint32_t layer,
                       std::span<const uint32_t> slots) {
         uint64_t even = 0;
-        for (const uint32_t each : slots)
-            even += std::min(each / of_model.layers, of_model.experts);
-        const bool use_rest = fill_ || (of.cover && even < of_model.experts);
+        for (const uint32_t count : slots) even += std::min(count / model.layers, model.experts);
+        const bool use_rest = fill_ || (scene.cover && even < model.experts);
         uint64_t sum = 0, turn = 0;
-        for (uint32_t device = 0; device < of.devices; ++device) {
-            const uint32_t rest = slots[device] % of_model.layers;
-            const auto place =
-                static_cast<uint32_t>((layer + of_model.layers - turn) % of_model.layers);
-            uint32_t &own = devices_[device].slots;
-            own = slots[device] / of_model.layers + (use_rest && place < rest ? 1 : 0);
-            own = std::min(own, of_model.experts);
-            sum += own;
-            turn = (turn + rest) % of_model.layers;
+        for (uint32_t device = 0; device < scene.devices; ++device) {
+            const uint32_t rest = slots[device] % model.layers;
+            const auto place = static_cast<uint32_t>((layer + model.layers - turn) % model.layers);
+            uint32_t &layer_slots = devices_[device].slots;
+            layer_slots = slots[device] / model.layers + (use_rest && place < rest ? 1 : 0);
+            layer_slots = std::min(layer_slots, model.experts);
+            sum += layer_slots;
+            turn = (turn + rest) % model.layers;
         }
         for (; replicas_ > 0 && sum > replicas_; --sum)
             --std::max_element(devices_.begin(), devices_.end(),
@@ -263,17 +264,17 @@ private:
     // Loads if the copies of an expert share its activations equally.
     void judge(std::span<const float> weight) {
         counts_.assign(weight.size(), 0);
-        for (const moorage::eplb::device &each : devices_)
-            for (const uint32_t expert : each.experts) ++counts_[expert];
+        for (const moorage::eplb::device &device : devices_)
+            for (const uint32_t expert : device.experts) ++counts_[expert];
         double most = 0, sum = 0, speed = 0;
-        for (const moorage::eplb::device &each : devices_) {
+        for (const moorage::eplb::device &device : devices_) {
             double load = 0;
-            for (const uint32_t expert : each.experts)
+            for (const uint32_t expert : device.experts)
                 load += double{weight[expert]} / counts_[expert];
-            most = std::max(most, load / each.speed);
+            most = std::max(most, load / device.speed);
             sum += load;
-            speed += each.speed;
-            copies_ += static_cast<double>(each.experts.size());
+            speed += device.speed;
+            copies_ += static_cast<double>(device.experts.size());
         }
         const double imbalance = sum > 0 ? most / (sum / speed) : 1;
         imbalance_sum_ += imbalance;
@@ -283,7 +284,7 @@ private:
 
     const bool hierarchical_, forced_, fill_, replace_, always_cover_;
     const uint32_t replicas_;
-    const moorage::eplb::extras more_;
+    const moorage::eplb::packing_options options_;
     std::vector<moorage::eplb::device> devices_;
     std::vector<uint32_t> place_expert_, counts_, last_gpu_;
     moorage::eplb::workspace work_;

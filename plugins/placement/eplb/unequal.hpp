@@ -36,9 +36,9 @@ public:
           copies_(weight.size(), 0),
           held_(weight.size() * devices.size(), 0),
           holders_(weight.size()) {
-        for (device &at : devices_) {
-            at.load = 0;
-            slowness_.push_back(1 / at.speed);
+        for (device &device : devices_) {
+            device.load = 0;
+            slowness_.push_back(1 / device.speed);
         }
     }
 
@@ -85,13 +85,14 @@ public:
         while (!order.empty() && has_place(first, last)) {
             std::pop_heap(order.begin(), order.end(), lighter);
             const uint32_t expert = order.back();
-            const double more = double{weight_[expert]} / (copies_[expert] + 1);
-            const uint32_t at = earliest(expert, more, first, last);
-            if (at == last || (devices_[at].load + more) / devices_[at].speed > limit) {
+            const double copy_load = double{weight_[expert]} / (copies_[expert] + 1);
+            const uint32_t device = earliest(expert, copy_load, first, last);
+            if (device == last ||
+                (devices_[device].load + copy_load) / devices_[device].speed > limit) {
                 order.pop_back();  // it will not fit later: loads of others only fall by its own
                 continue;
             }
-            add(expert, at);
+            add(expert, device);
             std::push_heap(order.begin(), order.end(), lighter);
         }
     }
@@ -104,8 +105,9 @@ private:
         return copies_[expert] > 0 ? double{weight_[expert]} / copies_[expert] : 0;
     }
     bool has_place(uint32_t first, uint32_t last) const {
-        return std::any_of(devices_.begin() + first, devices_.begin() + last,
-                           [](const device &at) { return at.experts.size() < at.slots; });
+        return std::any_of(
+            devices_.begin() + first, devices_.begin() + last,
+            [](const device &device) { return device.experts.size() < device.slots; });
     }
     void hold(uint32_t expert, uint32_t device) {
         held_[size_t{expert} * devices_.size() + device] = 1;
@@ -114,10 +116,10 @@ private:
     }
     // One copy more or less. All holders of the expert share its load anew.
     void change_copies(uint32_t expert, uint32_t copies) {
-        const double before = share(expert);
+        const double old_share = share(expert);
         copies_[expert] = copies;
-        const double change = share(expert) - before;
-        for (const uint32_t at : holders_[expert]) devices_[at].load += change;
+        const double change = share(expert) - old_share;
+        for (const uint32_t device : holders_[expert]) devices_[device].load += change;
     }
     void add(uint32_t expert, uint32_t device) {
         change_copies(expert, copies_[expert] + 1);
@@ -136,12 +138,12 @@ private:
     uint32_t earliest(uint32_t expert, double load, uint32_t first, uint32_t last) const {
         uint32_t best = last;
         double soonest = 0;
-        for (uint32_t at = first; at < last; ++at) {
-            const device &each = devices_[at];
-            if (each.experts.size() >= each.slots || held(expert, at)) continue;
-            const double done = (each.load + load) / each.speed;
+        for (uint32_t index = first; index < last; ++index) {
+            const device &device = devices_[index];
+            if (device.experts.size() >= device.slots || held(expert, index)) continue;
+            const double done = (device.load + load) / device.speed;
             if (best != last && done >= soonest) continue;
-            best = at;
+            best = index;
             soonest = done;
         }
         return best;
@@ -150,28 +152,28 @@ private:
     // The node of each group. Empty if they do not fit.
     std::vector<uint32_t> group_nodes(uint32_t groups, uint32_t nodes) const {
         const size_t size = weight_.size() / groups;
-        std::vector<double> speed(nodes, 0), load(nodes, 0), of_group(groups, 0);
+        std::vector<double> speed(nodes, 0), load(nodes, 0), group_load(groups, 0);
         std::vector<size_t> room(nodes, 0);
-        for (const device &at : devices_) {
-            speed[at.node] += at.slots > 0 ? at.speed : 0;
-            room[at.node] += at.slots;
+        for (const device &device : devices_) {
+            speed[device.node] += device.slots > 0 ? device.speed : 0;
+            room[device.node] += device.slots;
         }
         for (size_t expert = 0; expert < weight_.size(); ++expert)
-            of_group[expert / size] += weight_[expert];
+            group_load[expert / size] += weight_[expert];
         std::vector<uint32_t> order(groups), node_of(groups);
         std::iota(order.begin(), order.end(), 0u);
         std::stable_sort(order.begin(), order.end(),
-                         [&](uint32_t a, uint32_t b) { return of_group[a] > of_group[b]; });
+                         [&](uint32_t a, uint32_t b) { return group_load[a] > group_load[b]; });
         for (const uint32_t group : order) {
             uint32_t best = nodes;
             for (uint32_t node = 0; node < nodes; ++node)
                 if (room[node] >= size &&
-                    (best == nodes || (load[node] + of_group[group]) / speed[node] <
-                                          (load[best] + of_group[group]) / speed[best]))
+                    (best == nodes || (load[node] + group_load[group]) / speed[node] <
+                                          (load[best] + group_load[group]) / speed[best]))
                     best = node;
             if (best == nodes) return {};
             room[best] -= size;
-            load[best] += of_group[group];
+            load[best] += group_load[group];
             node_of[group] = best;
         }
         return node_of;
@@ -180,9 +182,9 @@ private:
     // Places all on the devices [first, last). If not all find a place, only the heaviest experts.
     void place(std::span<const uint32_t> experts, uint32_t first, uint32_t last) {
         size_t places = 0, hosts = 0;
-        for (uint32_t at = first; at < last; ++at) {
-            places += std::min<size_t>(devices_[at].slots, experts.size());
-            hosts += devices_[at].slots > 0;
+        for (uint32_t device = first; device < last; ++device) {
+            places += std::min<size_t>(devices_[device].slots, experts.size());
+            hosts += devices_[device].slots > 0;
         }
         std::vector<uint32_t> order(experts.begin(), experts.end());
         std::stable_sort(order.begin(), order.end(),
@@ -198,9 +200,9 @@ private:
     std::vector<uint32_t> replicate(std::span<const uint32_t> experts, size_t places,
                                     size_t hosts) const {
         std::vector<uint32_t> count(experts.size(), 1), heap;
-        const auto each = [&](uint32_t i) { return double{weight_[experts[i]]} / count[i]; };
+        const auto copy_load = [&](uint32_t i) { return double{weight_[experts[i]]} / count[i]; };
         const auto lighter = [&](uint32_t a, uint32_t b) {
-            return each(a) != each(b) ? each(a) < each(b) : a > b;
+            return copy_load(a) != copy_load(b) ? copy_load(a) < copy_load(b) : a > b;
         };
         for (uint32_t i = 0; i < experts.size(); ++i)
             if (weight_[experts[i]] > 0 && hosts > 1) heap.push_back(i);
@@ -220,27 +222,28 @@ private:
               uint32_t last) {
         std::vector<uint32_t> order(experts.size());
         std::iota(order.begin(), order.end(), 0u);
-        const auto each = [&](uint32_t i) { return double{weight_[experts[i]]} / count[i]; };
+        const auto copy_load = [&](uint32_t i) { return double{weight_[experts[i]]} / count[i]; };
         std::stable_sort(order.begin(), order.end(),
-                         [&](uint32_t a, uint32_t b) { return each(a) > each(b); });
+                         [&](uint32_t a, uint32_t b) { return copy_load(a) > copy_load(b); });
         for (const uint32_t i : order)
             for (uint32_t copy = 0; copy < count[i]; ++copy) {
-                const uint32_t at = earliest(experts[i], each(i), first, last);
-                if (at == last) break;
-                hold(experts[i], at);
-                devices_[at].load += each(i);
+                const uint32_t device = earliest(experts[i], copy_load(i), first, last);
+                if (device == last) break;
+                hold(experts[i], device);
+                devices_[device].load += copy_load(i);
                 ++copies_[experts[i]];
             }
-        for (uint32_t at = first; at < last; ++at) {  // with the copies placed so far
-            devices_[at].load = 0;
-            for (const uint32_t expert : devices_[at].experts) devices_[at].load += share(expert);
+        for (uint32_t device = first; device < last; ++device) {  // with the copies placed so far
+            devices_[device].load = 0;
+            for (const uint32_t expert : devices_[device].experts)
+                devices_[device].load += share(expert);
         }
     }
 
-    double time(uint32_t at) const { return devices_[at].load / devices_[at].speed; }
+    double time(uint32_t device) const { return devices_[device].load / devices_[device].speed; }
     double longest(uint32_t first, uint32_t last) const {
         double most = 0;
-        for (uint32_t at = first; at < last; ++at) most = std::max(most, time(at));
+        for (uint32_t device = first; device < last; ++device) most = std::max(most, time(device));
         return most;
     }
     // Removes copies, from the slowest devices first. Each time it takes the one that lowers the
@@ -269,20 +272,21 @@ private:
     }
     // Change of the sum if the device gave the expert up.
     double change_without(uint32_t expert, uint32_t slow) const {
-        const double less = share(expert);
-        const double more = double{weight_[expert]} / (copies_[expert] - 1) - less;
+        const double lost = share(expert);
+        const double gained = double{weight_[expert]} / (copies_[expert] - 1) - lost;
         double slowness = 0, times = 0;  // for the other holders
-        for (const uint32_t at : holders_[expert]) {
-            if (at == slow) continue;
-            slowness += slowness_[at];
-            times += devices_[at].load * slowness_[at];
+        for (const uint32_t device : holders_[expert]) {
+            if (device == slow) continue;
+            slowness += slowness_[device];
+            times += devices_[device].load * slowness_[device];
         }
-        return less * (less - 2 * devices_[slow].load) * slowness_[slow] +
-               more * (more * slowness + 2 * times);
+        return lost * (lost - 2 * devices_[slow].load) * slowness_[slow] +
+               gained * (gained * slowness + 2 * times);
     }
     bool same_speeds(uint32_t first, uint32_t last) const {
-        return std::all_of(devices_.begin() + first, devices_.begin() + last,
-                           [&](const device &at) { return at.speed == devices_[first].speed; });
+        return std::all_of(
+            devices_.begin() + first, devices_.begin() + last,
+            [&](const device &device) { return device.speed == devices_[first].speed; });
     }
 
     const std::span<const float> weight_;

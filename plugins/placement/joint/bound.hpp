@@ -35,11 +35,11 @@ namespace moorage::joint {
 class lower_bound {
 public:
     // With `stride` above 1, one set in `stride` stands for all, and value() is an estimate.
-    lower_bound(const latency_model &model, const layer_time &time, const cost_weights &weights,
+    lower_bound(const latency_model &latency, const layer_time &time, const cost_weights &weights,
                 bool cover, uint32_t stride = 1);
 
     // Starts again for another cost.
-    void weigh(const cost_weights &weights);
+    void set_weights(const cost_weights &weights);
     // Improves the bound; `target` is the cost of some placement (state::total()).
     void ascend(double target, uint32_t steps);
     // A number of steps that takes at most seconds.
@@ -47,8 +47,8 @@ public:
         if (enumerated())
             return static_cast<uint32_t>(
                 std::clamp<size_t>(100'000'000 / (members_.size() + 1), 12, 40));
-        const double each = static_cast<double>(experts_) * servers_ * entries_;
-        return static_cast<uint32_t>(std::clamp(1e9 / each, 6.0, 40.0));
+        const double step_work = static_cast<double>(experts_) * servers_ * entries_;
+        return static_cast<uint32_t>(std::clamp(1e9 / step_work, 6.0, 40.0));
     }
     // Whether a bound, some thirty tries of prices, would take minutes. Then there is none, and
     // value() stays below everything.
@@ -58,7 +58,7 @@ public:
     // Bound of the cost without load and moves, rounded down.
     double value() const { return best_ - 1e-11 * (std::abs(best_) + scale_); }
     // Holders of the expert in the relaxed solution, as bits. Requires: enumerated().
-    uint32_t chosen(uint32_t x) const { return best_chosen_[x]; }
+    uint32_t chosen(uint32_t expert) const { return best_chosen_[expert]; }
     bool enumerated() const { return subsets_ != 0; }
 
 private:
@@ -70,22 +70,26 @@ private:
         double weight;
     };
 
-    void read(const latency_model &model, uint32_t stride);
+    void read(const latency_model &latency, uint32_t stride);
     void read_options();
     void sum_shares();
     void price_subsets();
     double evaluate();
     double enumerate_all();
-    double ascend_one(uint32_t x);
-    void read_option(uint32_t m, uint32_t e);
+    double ascend_one(uint32_t expert);
+    void read_option(uint32_t model, uint32_t entry);
     void shift_shares(double rate);
     double try_prices();
     void find_scale();
-    void cut(double radius, uint32_t steps);
-    void follow(double target, uint32_t steps);
+    void run_ellipsoid(double radius, uint32_t steps);
+    void follow_subgradient(double target, uint32_t steps);
     void move_shares(uint32_t rounds);
-    size_t flow(uint32_t x, uint32_t e) const { return size_t{x} * entries_ + e; }
-    size_t option(uint32_t m, uint32_t e) const { return (size_t{m} * entries_ + e) * options_; }
+    size_t pair_index(uint32_t expert, uint32_t entry) const {
+        return size_t{expert} * entries_ + entry;
+    }
+    size_t option_index(uint32_t model, uint32_t entry) const {
+        return (size_t{model} * entries_ + entry) * options_;
+    }
 
     const layer_time &time_;
     cost_weights weights_;
@@ -96,7 +100,7 @@ private:
     std::vector<uint32_t> fits_;         // [M * N]
     std::vector<uint8_t> wanted_;        // [X]
     std::vector<double> calls_, fixed_;  // (expert, entry): calls; layers that miss it alone
-    std::vector<double> once_, each_;    // (expert, entry): A and R
+    std::vector<double> once_weight_, each_weight_;  // (expert, entry): A and R
     std::vector<set> sets_;
     std::vector<uint32_t> members_;
     std::vector<double> share_;

@@ -29,55 +29,61 @@ inline lower_bound::lower_bound(const latency_model &model, const layer_time &ti
     read_options();
 }
 
-inline void lower_bound::read(const latency_model &model, uint32_t stride) {
-    const moorage_cluster &cluster = model.cluster();
-    const moorage_demand &demand = model.demand();
+inline void lower_bound::read(const latency_model &latency, uint32_t stride) {
+    const moorage_cluster &cluster = latency.cluster();
+    const moorage_demand &demand = latency.demand();
     uint64_t unit = 0;
-    for (uint32_t m = 0; m < models_; ++m) {
-        bytes_.push_back(static_cast<double>(demand.host_expert_bytes[m]));
+    for (uint32_t model = 0; model < models_; ++model) {
+        bytes_.push_back(static_cast<double>(demand.host_expert_bytes[model]));
         bool wanted = false;
-        for (uint32_t h = 0; h < demand.homes; ++h)
-            wanted = wanted || demand.host_home_model[size_t{h} * models_ + m] > 0;
-        for (uint32_t x = demand.host_model_first[m]; x < demand.host_model_first[m + 1]; ++x) {
-            model_of_.push_back(m);
-            wanted_[x] = wanted || model.asked(x) ? 1 : 0;
+        for (uint32_t home = 0; home < demand.homes; ++home)
+            wanted = wanted || demand.host_home_model[size_t{home} * models_ + model] > 0;
+        for (uint32_t expert = demand.host_model_first[model];
+             expert < demand.host_model_first[model + 1]; ++expert) {
+            model_of_.push_back(model);
+            wanted_[expert] = wanted || latency.asked(expert) ? 1 : 0;
         }
-        if (wanted) unit = std::gcd(unit, demand.host_expert_bytes[m]);
+        if (wanted) unit = std::gcd(unit, demand.host_expert_bytes[model]);
     }
     unit = std::max<uint64_t>(unit, 1);
     room_.assign(servers_, 0);
     fits_.assign(size_t{models_} * servers_, 0);
-    for (uint32_t d = 0; d < cluster.devices; ++d) {
-        const uint64_t bytes = cluster.host_device_bytes[d];
-        room_[time_.server_of(d)] += static_cast<double>(bytes / unit * unit);
-        for (uint32_t m = 0; m < models_; ++m)
-            if (demand.host_expert_bytes[m] <= bytes) fits_[m * servers_ + time_.server_of(d)] = 1;
+    for (uint32_t device = 0; device < cluster.devices; ++device) {
+        const uint64_t bytes = cluster.host_device_bytes[device];
+        room_[time_.server_of(device)] += static_cast<double>(bytes / unit * unit);
+        for (uint32_t model = 0; model < models_; ++model)
+            if (demand.host_expert_bytes[model] <= bytes)
+                fits_[model * servers_ + time_.server_of(device)] = 1;
     }
-    double all = 0;
-    for (uint32_t h = 0; h < demand.homes; ++h) all += demand.host_home_tokens_per_s[h];
-    for (uint32_t h = 0; h < demand.homes; ++h) {
-        const double weight = all > 0 ? demand.host_home_tokens_per_s[h] / all : 1.0 / demand.homes;
-        const size_t row = size_t{h} * experts_;
-        const uint32_t e = time_.server_entry(cluster.host_home_server[h]);
-        for (uint32_t x = 0; x < experts_; ++x)
-            if (!demand.host_home_holds || demand.host_home_holds[row + x] == 0)
-                calls_[flow(x, e)] += weight * demand.host_frequency[row + x];
+    double tokens_per_s = 0;
+    for (uint32_t home = 0; home < demand.homes; ++home)
+        tokens_per_s += demand.host_home_tokens_per_s[home];
+    for (uint32_t home = 0; home < demand.homes; ++home) {
+        const double weight = tokens_per_s > 0 ? demand.host_home_tokens_per_s[home] / tokens_per_s
+                                               : 1.0 / demand.homes;
+        const size_t row = size_t{home} * experts_;
+        const uint32_t entry = time_.server_entry(cluster.host_home_server[home]);
+        for (uint32_t expert = 0; expert < experts_; ++expert)
+            if (!demand.host_home_holds || demand.host_home_holds[row + expert] == 0)
+                calls_[pair_index(expert, entry)] += weight * demand.host_frequency[row + expert];
     }
-    for (uint32_t x = 0; x < experts_; ++x)
-        for (uint32_t e = 0; e < entries_; ++e)
-            fixed_[flow(x, e)] = model.single_weight(x, time_.entry_server(e));
+    for (uint32_t expert = 0; expert < experts_; ++expert)
+        for (uint32_t entry = 0; entry < entries_; ++entry)
+            fixed_[pair_index(expert, entry)] =
+                latency.single_weight(expert, time_.entry_server(entry));
     if (weights_.latency <= 0) return;
     uint64_t number = 0;
-    model.for_sets([&](uint32_t server, double weight, std::span<const uint32_t> of) {
+    latency.for_sets([&](uint32_t server, double weight, std::span<const uint32_t> members) {
         if (number++ % stride != 0) return;
-        sets_.push_back({static_cast<uint32_t>(members_.size()), static_cast<uint32_t>(of.size()),
-                         time_.server_entry(server), model_of_[of[0]], weight * stride});
-        members_.insert(members_.end(), of.begin(), of.end());
-        share_.insert(share_.end(), of.size(), 1.0 / static_cast<double>(of.size()));
+        sets_.push_back({static_cast<uint32_t>(members_.size()),
+                         static_cast<uint32_t>(members.size()), time_.server_entry(server),
+                         model_of_[members[0]], weight * stride});
+        members_.insert(members_.end(), members.begin(), members.end());
+        share_.insert(share_.end(), members.size(), 1.0 / static_cast<double>(members.size()));
     });
 }
 
-inline void lower_bound::weigh(const cost_weights &weights) {
+inline void lower_bound::set_weights(const cost_weights &weights) {
     weights_ = weights;
     best_ = -infinity, scale_ = 0;
     best_price_.clear(), stale_ = true;
@@ -85,41 +91,43 @@ inline void lower_bound::weigh(const cost_weights &weights) {
 
 // Options: every set of holders, or every server and none.
 inline void lower_bound::read_options() {
-    for (uint32_t m = 0; m < models_; ++m)
-        for (uint32_t e = 0; e < entries_; ++e) read_option(m, e);
+    for (uint32_t model = 0; model < models_; ++model)
+        for (uint32_t entry = 0; entry < entries_; ++entry) read_option(model, entry);
 }
 
-inline void lower_bound::read_option(uint32_t m, uint32_t e) {
-    const uint32_t own = time_.entry_server(e);
+inline void lower_bound::read_option(uint32_t model, uint32_t entry) {
+    const uint32_t own_server = time_.entry_server(entry);
     const bool apart = time_.serial() && time_.returns_each();
-    std::vector<double> once(servers_, infinity), each(servers_, infinity);
+    std::vector<double> once_s(servers_, infinity), each_s(servers_, infinity);
     double least_back = infinity;
-    for (uint32_t d = 0; d < time_.devices(); ++d) {
-        const uint32_t n = time_.server_of(d);
-        if (!time_.reached(e, n)) continue;
-        const double back = time_.back_s(m, e, n);
-        once[n] =
-            std::min(once[n], time_.there_s(m, e, n) + time_.call_s(d, m) + (apart ? 0 : back));
-        each[n] = apart ? back : 0;
-        if (n != own) least_back = std::min(least_back, each[n]);
+    for (uint32_t device = 0; device < time_.devices(); ++device) {
+        const uint32_t server = time_.server_of(device);
+        if (!time_.reached(entry, server)) continue;
+        const double back = time_.back_s(model, entry, server);
+        once_s[server] =
+            std::min(once_s[server], time_.there_s(model, entry, server) +
+                                         time_.call_s(device, model) + (apart ? 0 : back));
+        each_s[server] = apart ? back : 0;
+        if (server != own_server) least_back = std::min(least_back, each_s[server]);
     }
-    const double none_once = time_.serial() ? time_.absent_once_s(m, e) : time_.absent_s(m, e);
-    const double none_each = time_.serial() ? time_.absent_each_s(m, e) : 0;
-    for (size_t s = 0; s < options_; ++s) {
+    const double none_once =
+        time_.serial() ? time_.absent_once_s(model, entry) : time_.absent_s(model, entry);
+    const double none_each = time_.serial() ? time_.absent_each_s(model, entry) : 0;
+    for (size_t option = 0; option < options_; ++option) {
         double least_once = infinity, least_each = infinity;
-        if (subsets_ == 0 && s < servers_) {
-            least_once = once[s];
-            least_each = s == own ? each[s] : least_back;
+        if (subsets_ == 0 && option < servers_) {
+            least_once = once_s[option];
+            least_each = option == own_server ? each_s[option] : least_back;
         }
-        for (uint32_t n = 0; n < servers_ && subsets_ != 0; ++n)
-            if ((s >> n & 1) != 0) {
-                least_once = std::min(least_once, once[n]);
-                least_each = std::min(least_each, each[n]);
+        for (uint32_t server = 0; server < servers_ && subsets_ != 0; ++server)
+            if ((option >> server & 1) != 0) {
+                least_once = std::min(least_once, once_s[server]);
+                least_each = std::min(least_each, each_s[server]);
             }
-        if (subsets_ != 0 && (s >> own & 1) != 0 && once[own] < infinity)
-            least_once = once[own], least_each = each[own];
+        if (subsets_ != 0 && (option >> own_server & 1) != 0 && once_s[own_server] < infinity)
+            least_once = once_s[own_server], least_each = each_s[own_server];
         const bool served = least_once < infinity;
-        if (!served && (subsets_ != 0 || s == servers_))
+        if (!served && (subsets_ != 0 || option == servers_))
             least_once = none_once, least_each = none_each;
         option_once_.push_back(least_once);
         option_each_.push_back(least_once < infinity ? least_each : 0);
@@ -129,107 +137,122 @@ inline void lower_bound::read_option(uint32_t m, uint32_t e) {
 // ---- the bound for given prices and shares ---------------------------------------------------
 
 inline void lower_bound::sum_shares() {
-    once_ = each_ = fixed_;
-    for (const set &of : sets_)
-        for (uint32_t i = of.first; i < of.first + of.count; ++i) {
-            once_[flow(members_[i], of.entry)] += of.weight * share_[i];
-            each_[flow(members_[i], of.entry)] += of.weight;
+    once_weight_ = each_weight_ = fixed_;
+    for (const set &set : sets_)
+        for (uint32_t member = set.first; member < set.first + set.count; ++member) {
+            once_weight_[pair_index(members_[member], set.entry)] += set.weight * share_[member];
+            each_weight_[pair_index(members_[member], set.entry)] += set.weight;
         }
     stale_ = false;
     if (subsets_ == 0) return;
     cost_.assign(experts_ * subsets_, 0);
-    for (uint32_t x = 0; x < experts_; ++x) {
-        if (wanted_[x] == 0) continue;
-        const uint32_t m = model_of_[x];
-        double *cost = cost_.data() + x * subsets_;
-        for (uint32_t e = 0; e < entries_; ++e) {
-            const double once = weights_.latency * once_[flow(x, e)];
-            const double each = weights_.latency * each_[flow(x, e)];
-            const double remote = weights_.remote_s * calls_[flow(x, e)];
-            if (once + each + remote <= 0) continue;
-            const double *option_once = option_once_.data() + option(m, e);
-            const double *option_each = option_each_.data() + option(m, e);
-            const size_t own = size_t{1} << time_.entry_server(e);
-            for (size_t s = 0; s < subsets_; ++s)
-                cost[s] +=
-                    once * option_once[s] + each * option_each[s] + ((s & own) != 0 ? 0 : remote);
+    for (uint32_t expert = 0; expert < experts_; ++expert) {
+        if (wanted_[expert] == 0) continue;
+        const uint32_t model = model_of_[expert];
+        double *cost = cost_.data() + expert * subsets_;
+        for (uint32_t entry = 0; entry < entries_; ++entry) {
+            const double once_weight = weights_.latency * once_weight_[pair_index(expert, entry)];
+            const double each_weight = weights_.latency * each_weight_[pair_index(expert, entry)];
+            const double remote = weights_.remote_s * calls_[pair_index(expert, entry)];
+            if (once_weight + each_weight + remote <= 0) continue;
+            const double *option_once = option_once_.data() + option_index(model, entry);
+            const double *option_each = option_each_.data() + option_index(model, entry);
+            const size_t own_bit = size_t{1} << time_.entry_server(entry);
+            for (size_t subset = 0; subset < subsets_; ++subset)
+                cost[subset] += once_weight * option_once[subset] +
+                                each_weight * option_each[subset] +
+                                ((subset & own_bit) != 0 ? 0 : remote);
         }
-        for (size_t s = 0; s < subsets_; ++s)
-            for (uint32_t n = 0; n < servers_; ++n)
-                if ((s >> n & 1) != 0 && fits_[m * servers_ + n] == 0) cost[s] = infinity;
+        for (size_t subset = 0; subset < subsets_; ++subset)
+            for (uint32_t server = 0; server < servers_; ++server)
+                if ((subset >> server & 1) != 0 && fits_[model * servers_ + server] == 0)
+                    cost[subset] = infinity;
         if (cover_) cost[0] = infinity;
     }
 }
 
 inline double lower_bound::enumerate_all() {
     std::vector<double> price(models_ * subsets_, 0);
-    for (uint32_t m = 0; m < models_; ++m)
-        for (size_t s = 0; s < subsets_; ++s)
-            for (uint32_t n = 0; n < servers_; ++n)
-                if ((s >> n & 1) != 0) price[m * subsets_ + s] += bytes_[m] * price_[n];
+    for (uint32_t model = 0; model < models_; ++model)
+        for (size_t subset = 0; subset < subsets_; ++subset)
+            for (uint32_t server = 0; server < servers_; ++server)
+                if ((subset >> server & 1) != 0)
+                    price[model * subsets_ + subset] += bytes_[model] * price_[server];
     double sum = 0;
-    for (uint32_t x = 0; x < experts_; ++x) {
-        if (wanted_[x] == 0) continue;
-        const double *cost = cost_.data() + x * subsets_;
-        const double *paid = price.data() + model_of_[x] * subsets_;
+    for (uint32_t expert = 0; expert < experts_; ++expert) {
+        if (wanted_[expert] == 0) continue;
+        const double *cost = cost_.data() + expert * subsets_;
+        const double *paid = price.data() + model_of_[expert] * subsets_;
         double least = infinity;
         uint32_t best = 0;
-        for (size_t s = 0; s < subsets_; ++s)
-            if (cost[s] + paid[s] < least)
-                least = cost[s] + paid[s], best = static_cast<uint32_t>(s);
+        for (size_t subset = 0; subset < subsets_; ++subset)
+            if (cost[subset] + paid[subset] < least)
+                least = cost[subset] + paid[subset], best = static_cast<uint32_t>(subset);
         sum += least;
-        chosen_[x] = best;
+        chosen_[expert] = best;
         for (uint32_t left = best; left != 0; left &= left - 1)
-            used_[static_cast<size_t>(std::countr_zero(left))] += bytes_[model_of_[x]];
-        for (uint32_t e = 0; e < entries_; ++e)
-            paid_[flow(x, e)] += option_once_[option(model_of_[x], e) + best];
+            used_[static_cast<size_t>(std::countr_zero(left))] += bytes_[model_of_[expert]];
+        for (uint32_t entry = 0; entry < entries_; ++entry)
+            paid_[pair_index(expert, entry)] +=
+                option_once_[option_index(model_of_[expert], entry) + best];
     }
     return sum;
 }
 
 // A feasible dual solution of the expert's location problem. First every entry's level rises to the
 // second cheapest way to serve it, then as far as the servers' prices allow.
-inline double lower_bound::ascend_one(uint32_t x) {
-    const uint32_t m = model_of_[x];
+inline double lower_bound::ascend_one(uint32_t expert) {
+    const uint32_t model = model_of_[expert];
     slack_.resize(servers_), level_.assign(entries_, 0);
-    for (uint32_t n = 0; n < servers_; ++n)
-        slack_[n] = fits_[m * servers_ + n] != 0 ? bytes_[m] * price_[n] : infinity;
-    const auto cost = [&](uint32_t e, size_t s) {
-        return weights_.latency * (once_[flow(x, e)] * option_once_[option(m, e) + s] +
-                                   each_[flow(x, e)] * option_each_[option(m, e) + s]) +
-               (s == time_.entry_server(e) ? 0 : weights_.remote_s * calls_[flow(x, e)]);
+    for (uint32_t server = 0; server < servers_; ++server)
+        slack_[server] =
+            fits_[model * servers_ + server] != 0 ? bytes_[model] * price_[server] : infinity;
+    const auto cost = [&](uint32_t entry, size_t server) {
+        return weights_.latency * (once_weight_[pair_index(expert, entry)] *
+                                       option_once_[option_index(model, entry) + server] +
+                                   each_weight_[pair_index(expert, entry)] *
+                                       option_each_[option_index(model, entry) + server]) +
+               (server == time_.entry_server(entry)
+                    ? 0
+                    : weights_.remote_s * calls_[pair_index(expert, entry)]);
     };
-    const auto raise = [&](uint32_t e, double to) {
-        for (uint32_t n = 0; n < servers_; ++n)
-            if (const double c = cost(e, n); c < to) slack_[n] -= to - std::max(c, level_[e]);
-        level_[e] = to;
+    const auto raise = [&](uint32_t entry, double new_level) {
+        for (uint32_t server = 0; server < servers_; ++server)
+            if (const double served_cost = cost(entry, server); served_cost < new_level)
+                slack_[server] -= new_level - std::max(served_cost, level_[entry]);
+        level_[entry] = new_level;
     };
     double sum = 0;
     for (int pass = 0; pass < 2; ++pass) {
-        for (uint32_t e = 0; e < entries_; ++e) {
-            if (once_[flow(x, e)] + each_[flow(x, e)] + calls_[flow(x, e)] <= 0) continue;
-            double first = infinity, second = infinity, most = cost(e, servers_);
-            for (uint32_t n = 0; n < servers_; ++n) {
-                const double c = cost(e, n);
-                if (slack_[n] == infinity || c == infinity) continue;
-                second = c < first ? first : std::min(second, c);
-                first = std::min(first, c);
-                most = std::min(most, std::max(c, level_[e]) + std::max(0.0, slack_[n]));
+        for (uint32_t entry = 0; entry < entries_; ++entry) {
+            if (once_weight_[pair_index(expert, entry)] + each_weight_[pair_index(expert, entry)] +
+                    calls_[pair_index(expert, entry)] <=
+                0)
+                continue;
+            double first = infinity, second = infinity, most = cost(entry, servers_);
+            for (uint32_t server = 0; server < servers_; ++server) {
+                const double served_cost = cost(entry, server);
+                if (slack_[server] == infinity || served_cost == infinity) continue;
+                second = served_cost < first ? first : std::min(second, served_cost);
+                first = std::min(first, served_cost);
+                most = std::min(
+                    most, std::max(served_cost, level_[entry]) + std::max(0.0, slack_[server]));
             }
             if (pass == 0) most = std::min(most, second);
-            if (most > level_[e]) raise(e, most);
+            if (most > level_[entry]) raise(entry, most);
         }
     }
     for (const double level : level_) sum += level;
     // Some server must have it, whichever entry requests it.
     uint32_t cheapest = 0;
-    for (uint32_t n = 1; n < servers_; ++n)
-        if (slack_[n] < slack_[cheapest]) cheapest = n;
+    for (uint32_t server = 1; server < servers_; ++server)
+        if (slack_[server] < slack_[cheapest]) cheapest = server;
     if (cover_) sum += std::max(0.0, slack_[cheapest]);
-    bool any = false;
-    for (uint32_t n = 0; n < servers_; ++n)
-        if (slack_[n] <= 1e-9 * bytes_[m] * price_[n]) used_[n] += bytes_[m], any = true;
-    if (cover_ && !any) used_[cheapest] += bytes_[m];
+    bool opened = false;
+    for (uint32_t server = 0; server < servers_; ++server)
+        if (slack_[server] <= 1e-9 * bytes_[model] * price_[server])
+            used_[server] += bytes_[model], opened = true;
+    if (cover_ && !opened) used_[cheapest] += bytes_[model];
     return sum;
 }
 
@@ -240,9 +263,9 @@ inline double lower_bound::evaluate() {
     if (subsets_ != 0)
         sum = enumerate_all();
     else
-        for (uint32_t x = 0; x < experts_; ++x)
-            if (wanted_[x] != 0) sum += ascend_one(x);
-    for (uint32_t n = 0; n < servers_; ++n) sum -= price_[n] * room_[n];
+        for (uint32_t expert = 0; expert < experts_; ++expert)
+            if (wanted_[expert] != 0) sum += ascend_one(expert);
+    for (uint32_t server = 0; server < servers_; ++server) sum -= price_[server] * room_[server];
     return sum;
 }
 
@@ -251,20 +274,20 @@ inline double lower_bound::evaluate() {
 // Shares move to the experts that are paid above the mean of their set. Payments are means over the
 // prices tried since the last call.
 inline void lower_bound::shift_shares(double rate) {
-    for (const set &of : sets_) {
+    for (const set &set : sets_) {
         std::array<double, 16> paid;
         double mean = 0, sum = 0;
-        for (uint32_t i = 0; i < of.count; ++i) {
-            paid[i] = paid_[flow(members_[of.first + i], of.entry)];
-            mean += share_[of.first + i] * paid[i];
+        for (uint32_t member = 0; member < set.count; ++member) {
+            paid[member] = paid_[pair_index(members_[set.first + member], set.entry)];
+            mean += share_[set.first + member] * paid[member];
         }
         if (!(mean > 0)) continue;
-        for (uint32_t i = 0; i < of.count; ++i) {
-            double &share = share_[of.first + i];
-            share *= std::clamp(1 + rate * (paid[i] / mean - 1), 0.25, 4.0);
+        for (uint32_t member = 0; member < set.count; ++member) {
+            double &share = share_[set.first + member];
+            share *= std::clamp(1 + rate * (paid[member] / mean - 1), 0.25, 4.0);
             sum += share = std::max(share, 1e-4);
         }
-        for (uint32_t i = 0; i < of.count; ++i) share_[of.first + i] /= sum;
+        for (uint32_t member = 0; member < set.count; ++member) share_[set.first + member] /= sum;
     }
     stale_ = true;
     std::fill(paid_.begin(), paid_.end(), 0.0);
@@ -274,12 +297,12 @@ inline void lower_bound::move_shares(uint32_t rounds) {
     double rate = 0.5;
     std::fill(paid_.begin(), paid_.end(), 0.0);
     for (uint32_t round = 0; round < rounds && rate > 1e-3; ++round) {
-        const double before = best_;
-        cut(0.05, 8 * servers_);
+        const double old_best = best_;
+        run_ellipsoid(0.05, 8 * servers_);
         shift_shares(rate);
         price_ = best_price_;
         try_prices();
-        if (best_ - before < 1e-4 * scale_) rate *= 0.8;
+        if (best_ - old_best < 1e-4 * scale_) rate *= 0.8;
     }
     share_ = best_share_, stale_ = true;
 }
@@ -308,7 +331,7 @@ inline void lower_bound::find_scale() {
         return true;
     };
     double price = room > 0 ? scale_ / room : 0;
-    for (uint32_t i = 0; i < 12; ++i, price /= 4)
+    for (uint32_t trial = 0; trial < 12; ++trial, price /= 4)
         if (!attempt(price) && best > 0) break;
     for (double step = 2; step > 1.05 && best > 0; step = std::sqrt(step))
         if (!attempt(best * step)) attempt(best / step);
@@ -317,13 +340,15 @@ inline void lower_bound::find_scale() {
 
 // The ellipsoid method with deep cuts, around the best prices; for few servers. Prices cannot be
 // adjusted one by one: if servers are alike, a small change moves many experts to another server.
-inline void lower_bound::cut(double radius, uint32_t steps) {
-    const uint32_t n = servers_;
+inline void lower_bound::run_ellipsoid(double radius, uint32_t steps) {
+    const uint32_t dimensions = servers_;
     price_ = best_price_;
     const double unit = *std::max_element(price_.begin(), price_.end());
-    if (n < 2 || unit <= 0) return;
-    std::vector<double> shape(size_t{n} * n, 0), slope(n), towards(n);
-    for (uint32_t i = 0; i < n; ++i) shape[i * n + i] = radius * radius * unit * unit;
+    if (dimensions < 2 || unit <= 0) return;
+    std::vector<double> shape(size_t{dimensions} * dimensions, 0), slope(dimensions),
+        towards(dimensions);
+    for (uint32_t row = 0; row < dimensions; ++row)
+        shape[row * dimensions + row] = radius * radius * unit * unit;
     for (uint32_t step = 0; step < steps; ++step) {
         const auto lowest = std::min_element(price_.begin(), price_.end());
         double depth = 0;
@@ -333,35 +358,37 @@ inline void lower_bound::cut(double radius, uint32_t steps) {
             depth = -*lowest;
         } else {
             const double value = try_prices();
-            for (uint32_t i = 0; i < n; ++i) slope[i] = used_[i] - room_[i];
+            for (uint32_t row = 0; row < dimensions; ++row) slope[row] = used_[row] - room_[row];
             depth = best_ - value;
         }
         double norm = 0;
-        for (uint32_t i = 0; i < n; ++i) {
-            towards[i] = 0;
-            for (uint32_t j = 0; j < n; ++j) towards[i] += shape[i * n + j] * slope[j];
-            norm += slope[i] * towards[i];
+        for (uint32_t row = 0; row < dimensions; ++row) {
+            towards[row] = 0;
+            for (uint32_t column = 0; column < dimensions; ++column)
+                towards[row] += shape[row * dimensions + column] * slope[column];
+            norm += slope[row] * towards[row];
         }
         norm = std::sqrt(norm);
         if (!(norm > 0) || depth >= norm) return;
-        const double alpha = depth / norm, count = n;
+        const double alpha = depth / norm, count = dimensions;
         const double stride = (1 + count * alpha) / (count + 1) / norm;
         const double grow = count * count / (count * count - 1) * (1 - alpha * alpha);
         const double flat = 2 * (1 + count * alpha) / ((count + 1) * (1 + alpha)) / (norm * norm);
-        for (uint32_t i = 0; i < n; ++i) price_[i] += stride * towards[i];
-        for (uint32_t i = 0; i < n; ++i)
-            for (uint32_t j = 0; j < n; ++j)
-                shape[i * n + j] = grow * (shape[i * n + j] - flat * towards[i] * towards[j]);
+        for (uint32_t row = 0; row < dimensions; ++row) price_[row] += stride * towards[row];
+        for (uint32_t row = 0; row < dimensions; ++row)
+            for (uint32_t column = 0; column < dimensions; ++column)
+                shape[row * dimensions + column] = grow * (shape[row * dimensions + column] -
+                                                           flat * towards[row] * towards[column]);
     }
 }
 
 // Subgradient steps for prices; `target` is not below the maximum.
-inline void lower_bound::follow(double target, uint32_t steps) {
+inline void lower_bound::follow_subgradient(double target, uint32_t steps) {
     double length = 1;
     uint32_t since = 0;
     for (uint32_t step = 0; step < steps && length > 1e-4; ++step) {
-        const double before = best_, value = try_prices();
-        if (best_ > before + 1e-4 * std::abs(target - before)) since = 0;
+        const double old_best = best_, value = try_prices();
+        if (best_ > old_best + 1e-4 * std::abs(target - old_best)) since = 0;
         if (++since > 6) {
             length /= 2, since = 0;
             price_ = best_price_, share_ = best_share_, stale_ = true;
@@ -369,16 +396,17 @@ inline void lower_bound::follow(double target, uint32_t steps) {
         }
         // In shares of a server's room, so all prices have one unit.
         double norm = 0;
-        for (uint32_t n = 0; n < servers_; ++n) {
-            const double over = room_[n] > 0 ? used_[n] / room_[n] - 1 : 0;
-            if (over > 0 || price_[n] > 0) norm += over * over;
+        for (uint32_t server = 0; server < servers_; ++server) {
+            const double excess = room_[server] > 0 ? used_[server] / room_[server] - 1 : 0;
+            if (excess > 0 || price_[server] > 0) norm += excess * excess;
         }
         const double stride =
             norm > 0 ? length * std::max(target - value, 1e-9 * scale_) / norm : 0;
-        for (uint32_t n = 0; n < servers_; ++n)
-            if (room_[n] > 0)
-                price_[n] =
-                    std::max(0.0, price_[n] + stride * (used_[n] / room_[n] - 1) / room_[n]);
+        for (uint32_t server = 0; server < servers_; ++server)
+            if (room_[server] > 0)
+                price_[server] =
+                    std::max(0.0, price_[server] +
+                                      stride * (used_[server] / room_[server] - 1) / room_[server]);
     }
 }
 
@@ -392,11 +420,11 @@ inline void lower_bound::ascend(double target, uint32_t steps) {
         price_ = best_price_, share_ = best_share_, stale_ = true;
     }
     const bool few = subsets_ != 0;
-    if (few) cut(first ? 2 : 0.1, 60 * servers_);
+    if (few) run_ellipsoid(first ? 2 : 0.1, 60 * servers_);
     if (few && !sets_.empty()) move_shares(steps);
     price_ = best_price_;
-    follow(target, few ? 20 : steps);
-    if (few) cut(0.1, 30 * servers_);
+    follow_subgradient(target, few ? 20 : steps);
+    if (few) run_ellipsoid(0.1, 30 * servers_);
 }
 
 }  // namespace moorage::joint

@@ -95,52 +95,53 @@ public:
     void reset() { facts_.clear(); }
 
     void plan(const moorage_cluster &cluster, const moorage_demand &demand,
-              std::span<const moorage_copy> current, moorage::copies &out) {
+              std::span<const moorage_copy> current, moorage::copies &copies) {
         facts_.clear();
-        const latency_model model(cluster, demand);
-        const layer_time time(model);
-        planning run = planned(model, time, 1);
+        const latency_model latency(cluster, demand);
+        const layer_time time(latency);
+        planning run = make_planning(latency, time, 1);
         uint64_t members = 0;
-        model.for_sets(
-            [&](uint32_t, double, std::span<const uint32_t> of) { members += of.size(); });
-        moorage_demand told = demand;
-        if (greedy_times(model, members) > greedy_times_most) told.calls = 0;
+        latency.for_sets(
+            [&](uint32_t, double, std::span<const uint32_t> set) { members += set.size(); });
+        moorage_demand shown_demand = demand;
+        if (greedy_times(latency, members) > greedy_times_most) shown_demand.calls = 0;
         if (members > members_most && effort_ > 0) {
             planning sample =
-                planned(model, time, static_cast<uint32_t>(members / (members_most / 2)));
+                make_planning(latency, time, static_cast<uint32_t>(members / (members_most / 2)));
             sample.steps_max = effort_ / 2;
-            start(sample, told, current);
+            start(sample, shown_demand, current);
             if (!sample.best.empty()) disturb(sample);
             run.hint = sample.best;
-            run.of.add_work(sample.of.work());
+            run.search_state.add_work(sample.search_state.work());
         }
-        start(run, told, current);
+        start(run, shown_demand, current);
         if (run.best.empty()) fail(cluster, demand);
         disturb(run);
         choose(run);
-        for (uint32_t x = 0; x < model.experts(); ++x)
-            for (uint32_t n = 0; n < cluster.servers; ++n)
-                if (run.of.at(x, n) != none) out.push(x, run.of.at(x, n));
-        state_facts(run);
+        for (uint32_t expert = 0; expert < latency.experts(); ++expert)
+            for (uint32_t server = 0; server < cluster.servers; ++server)
+                if (run.search_state.device_at(expert, server) != none)
+                    copies.push(expert, run.search_state.device_at(expert, server));
+        report_facts(run);
     }
 
     // Adopts if the seconds that homes save until the next decision pay for the seconds of copying.
     // This is Prism's Eq. 4 in one unit.
     bool adopt(const moorage_move &move) {
-        const latency_model model(*move.host_cluster, *move.host_demand);
-        const layer_time time(model);
-        state of(model, time, weights());
-        hold(of, {move.host_current, move.current_count});
-        const double before_s = of.total();
-        of.clear();
-        hold(of, {move.host_candidate, move.candidate_count});
-        return (before_s - of.total()) * tokens_per_s(*move.host_demand) * move.interval_s >
+        const latency_model latency(*move.host_cluster, *move.host_demand);
+        const layer_time time(latency);
+        state state(latency, time, weights());
+        put_copies(state, {move.host_current, move.current_count});
+        const double before_s = state.total();
+        state.clear();
+        put_copies(state, {move.host_candidate, move.candidate_count});
+        return (before_s - state.total()) * tokens_per_s(*move.host_demand) * move.interval_s >
                move.added_s;
     }
 
-    uint32_t facts(std::span<moorage_fact> out) {
-        const size_t count = std::min(out.size(), facts_.size());
-        std::copy_n(facts_.begin(), count, out.begin());
+    uint32_t facts(std::span<moorage_fact> target) {
+        const size_t count = std::min(target.size(), facts_.size());
+        std::copy_n(facts_.begin(), count, target.begin());
         return static_cast<uint32_t>(count);
     }
 
@@ -151,11 +152,11 @@ private:
         uint32_t number;
     };
     struct planning {
-        const latency_model &model;
+        const latency_model &latency;
         const layer_time &time;
-        state of;
+        state search_state;
         lower_bound bound;
-        const bool cover, both, sampled;
+        const bool cover, limits_remote, sampled;
         std::vector<uint32_t> hint = {};  // placement of another search
         std::vector<uint32_t> best = {};  // placement
         double best_cost = moorage::joint::infinity;
@@ -166,7 +167,7 @@ private:
         // The steps left for the search. One more look at each start is reserved if costs have
         // changed, and one at the exact cost.
         uint64_t search_max(size_t start_count) const {
-            const uint64_t reserved = (2 * start_count + 2) * of.evaluation();
+            const uint64_t reserved = (2 * start_count + 2) * search_state.evaluation();
             return steps_max - std::min(steps_max, reserved);
         }
     };
@@ -185,25 +186,26 @@ private:
     }
     // About how many times of layers slim_greedy asks for. A copy changes the gains of other
     // experts in its sets, on every server. If messages dominate, it asks for a twentieth.
-    static double greedy_times(const latency_model &model, uint64_t members) {
-        const moorage_cluster &cluster = model.cluster();
-        const moorage_demand &demand = model.demand();
+    static double greedy_times(const latency_model &latency, uint64_t members) {
+        const moorage_cluster &cluster = latency.cluster();
+        const moorage_demand &demand = latency.demand();
         uint64_t least = UINT64_MAX;
-        for (uint32_t m = 0; m < demand.models; ++m)
-            least = std::min(least, std::max<uint64_t>(demand.host_expert_bytes[m], 1));
-        const double experts = model.experts(), servers = cluster.servers;
+        for (uint32_t model = 0; model < demand.models; ++model)
+            least = std::min(least, std::max<uint64_t>(demand.host_expert_bytes[model], 1));
+        const double experts = latency.experts(), servers = cluster.servers;
         const double fitting = static_cast<double>(room_bytes(cluster) / least);
         const double copies = std::min(fitting, experts * servers);
         return copies * static_cast<double>(members) / experts * servers *
-               (model.messages_dominate() ? 0.05 : 1);
+               (latency.messages_dominate() ? 0.05 : 1);
     }
 
-    planning planned(const latency_model &model, const layer_time &time, uint32_t stride) const {
+    planning make_planning(const latency_model &latency, const layer_time &time,
+                           uint32_t stride) const {
         const bool cover = !time.has_cloud();
-        return {model,
+        return {latency,
                 time,
-                {model, time, weights(), stride},
-                {model, time, bounded(), cover, stride},
+                {latency, time, weights(), stride},
+                {latency, time, bound_weights(), cover, stride},
                 cover,
                 objective_ == "both",
                 stride > 1,
@@ -219,179 +221,185 @@ private:
         return {1, remote_s_, load_weight_};
     }
     // The cost that the bound is for: remote calls alone, or the cost without load and moves.
-    cost_weights bounded() const {
+    cost_weights bound_weights() const {
         if (remote_) return {0, 1, 0};
         return {1, remote_s_, 0};
     }
     static double tokens_per_s(const moorage_demand &demand) {
-        double all = 0;
-        for (uint32_t h = 0; h < demand.homes; ++h) all += demand.host_home_tokens_per_s[h];
-        return all > 0 ? all : demand.homes;
+        double sum = 0;
+        for (uint32_t home = 0; home < demand.homes; ++home)
+            sum += demand.host_home_tokens_per_s[home];
+        return sum > 0 ? sum : demand.homes;
     }
     // If a server has several copies, the fastest counts.
-    static void hold(state &of, std::span<const moorage_copy> copies) {
+    static void put_copies(state &state, std::span<const moorage_copy> copies) {
         for (const moorage_copy &copy : copies) {
-            const uint32_t n = of.time().server_of(copy.device),
-                           m = of.model().model_of(copy.expert);
-            const uint32_t there = of.at(copy.expert, n);
-            if (there == none || of.time().call_s(copy.device, m) < of.time().call_s(there, m))
-                of.put(copy.expert, n, copy.device);
+            const uint32_t server = state.time().server_of(copy.device),
+                           model = state.latency().model_of(copy.expert);
+            const uint32_t held_device = state.device_at(copy.expert, server);
+            if (held_device == none ||
+                state.time().call_s(copy.device, model) < state.time().call_s(held_device, model))
+                state.put(copy.expert, server, copy.device);
         }
-        of.forget();
+        state.forget();
     }
-    static void put(state &of, std::span<const moorage_copy> copies) {
-        of.begin_empty();
-        hold(of, copies);
-        of.end_many();
+    static void set_copies(state &state, std::span<const moorage_copy> copies) {
+        state.begin_empty();
+        put_copies(state, copies);
+        state.end_bulk();
     }
     void price_moves(planning &run, std::span<const moorage_copy> current) const {
         std::vector<double> added_s;
-        for (uint32_t d = 0; d < run.time.devices(); ++d) {
-            const double rate = run.model.cluster().host_device_load_bytes_per_s[d];
+        for (uint32_t device = 0; device < run.time.devices(); ++device) {
+            const double rate = run.latency.cluster().host_device_load_bytes_per_s[device];
             const double byte_s = move_cost_s_ > 0 ? move_cost_s_ : rate > 0 ? 1 / rate : 0;
             added_s.push_back(
-                payback_s_ > 0 ? byte_s / (payback_s_ * tokens_per_s(run.model.demand())) : 0);
+                payback_s_ > 0 ? byte_s / (payback_s_ * tokens_per_s(run.latency.demand())) : 0);
         }
-        run.of.set_current(current, added_s);
+        run.search_state.set_current(current, added_s);
     }
 
-    // `told`: the demand shown to the other policies.
-    void start(planning &run, const moorage_demand &told, std::span<const moorage_copy> current) {
-        std::vector<start_plan> all;
-        state &of = run.of;
-        search moves(of, run.cover, UINT64_MAX, 1);  // the first plan, whatever it takes
+    // `shown_demand`: the demand shown to the other policies.
+    void start(planning &run, const moorage_demand &shown_demand,
+               std::span<const moorage_copy> current) {
+        std::vector<start_plan> plans;
+        state &state = run.search_state;
+        search moves(state, run.cover, UINT64_MAX, 1);  // the first plan, whatever it takes
         const auto take = [&](uint32_t number, bool valid) {
-            of.forget();
-            of.settle();
+            state.forget();
+            state.settle();
             if (!valid) return;
-            all.push_back({of.placement(), of.total(), number});
-            moves.set_limit(run.search_max(all.size()));
+            plans.push_back({state.placement(), state.total(), number});
+            moves.set_limit(run.search_max(plans.size()));
         };
         const auto goes_on = [&] {
-            return all.empty() || of.work() + of.evaluation() <= run.search_max(all.size() + 1);
+            return plans.empty() ||
+                   state.work() + state.evaluation() <= run.search_max(plans.size() + 1);
         };
         if (!run.hint.empty()) {
-            of.restore(run.hint);
+            state.restore(run.hint);
             take(8, true);
         }
         const auto by_calls = [&](bool first) {
-            if (!goes_on() || (!first && of.sweep() > run.steps_max)) return;  // too much to cover
-            of.begin_empty();
+            if (!goes_on() || (!first && state.sweep() > run.steps_max))
+                return;  // too much to cover
+            state.begin_empty();
             moves.by_calls(first);
             take(first ? 2 : 1, moves.cover());
         };
         // These are made for every `effort`. Then come the starts that cost one look each, so none
         // of them is missed.
         by_calls(true);
-        if (all.empty()) by_calls(false);
-        starts others(host_, run.model.cluster(), told);
-        if (run.both || goes_on())
+        if (plans.empty()) by_calls(false);
+        starts others(host_, run.latency.cluster(), shown_demand);
+        if (run.limits_remote || goes_on())
             others.prism([&](std::span<const moorage_copy> copies) {
-                put(of, copies);
+                set_copies(state, copies);
                 take(6, true);
             });
-        if (run.both) limit(of, all);
+        if (run.limits_remote) limit_remote_calls(state, plans);
         if (!current.empty()) {
             price_moves(run, current);
-            put(of, current);
+            set_copies(state, current);
             take(0, moves.shrink() && moves.cover());
         }
         uint32_t number = 10;
         if (!run.sampled)
-            others.each(
+            others.for_each_plan(
                 [&](std::span<const moorage_copy> copies) {
-                    put(of, copies);
+                    set_copies(state, copies);
                     take(number++, true);
                 },
                 goes_on);
-        if (all.empty() || all.front().number != 1) by_calls(false);
+        if (plans.empty() || plans.front().number != 1) by_calls(false);
         if (run.hint.empty() && !run.cover && goes_on()) {
-            of.clear();
+            state.clear();
             moves.fill();
             take(3, true);
         }
         if (run.hint.empty() && !run.cover && goes_on()) {
-            of.clear();
+            state.clear();
             moves.pack_all();
             take(7, true);
         }
-        if (run.hint.empty() && goes_on()) relax(run, moves, all, take);
+        if (run.hint.empty() && goes_on()) relax(run, moves, plans, take);
         // The cost may have changed since. Sets are remembered, with the looks so far.
-        const bool changed = run.both || !current.empty() || of.uses() != 0;
-        for (start_plan &each : all) {
-            if (!changed || all.size() == 1) break;
-            of.restore(each.placement);
-            of.settle();
-            each.cost = of.total();
+        const bool changed = run.limits_remote || !current.empty() || state.uses() != 0;
+        for (start_plan &plan : plans) {
+            if (!changed || plans.size() == 1) break;
+            state.restore(plan.placement);
+            state.settle();
+            plan.cost = state.total();
         }
-        std::stable_sort(all.begin(), all.end(),
-                         [](const start_plan &a, const start_plan &b) { return a.cost < b.cost; });
-        improve_starts(run, moves, all);
-        run.starts = std::move(all);
+        std::stable_sort(
+            plans.begin(), plans.end(),
+            [](const start_plan &left, const start_plan &right) { return left.cost < right.cost; });
+        improve_starts(run, moves, plans);
+        run.starts = std::move(plans);
     }
     // Chooses by the exact cost. The search sees only the nearest holders.
     void choose(planning &run) const {
-        if (run.of.uses() == 0) return run.of.restore(run.best);
-        run.of.count_all();
-        run.of.restore(run.best);
-        run.of.settle();
-        run.best_cost = run.of.total();
-        for (const start_plan &each : run.starts) {
+        if (run.search_state.uses() == 0) return run.search_state.restore(run.best);
+        run.search_state.count_all();
+        run.search_state.restore(run.best);
+        run.search_state.settle();
+        run.best_cost = run.search_state.total();
+        for (const start_plan &plan : run.starts) {
             if (run.starts.size() == 1) break;
-            run.of.restore(each.placement);
-            run.of.settle();
-            if (run.of.total() >= run.best_cost) continue;
-            run.best = each.placement, run.best_cost = run.of.total();
-            run.best_start = each.number;
+            run.search_state.restore(plan.placement);
+            run.search_state.settle();
+            if (run.search_state.total() >= run.best_cost) continue;
+            run.best = plan.placement, run.best_cost = run.search_state.total();
+            run.best_start = plan.number;
         }
-        run.of.restore(run.best);
-        run.of.settle();
+        run.search_state.restore(run.best);
+        run.search_state.settle();
     }
     // Limits remote calls to those of Prism's plan, or to those of the plan by calls if Prism has
     // none. A thousandth of a call above costs as much as all latency.
-    static void limit(state &of, const std::vector<start_plan> &all) {
-        if (all.empty()) return;
-        of.restore(all.back().placement);
-        of.limit_remote(of.remote_calls() * (1 + 1e-12), 1000 * of.latency_s());
+    static void limit_remote_calls(state &state, const std::vector<start_plan> &plans) {
+        if (plans.empty()) return;
+        state.restore(plans.back().placement);
+        state.limit_remote(state.remote_calls() * (1 + 1e-12), 1000 * state.latency_s());
     }
     // Starts from the relaxation, with several prices of remote calls if these are limited.
     template <class Take>
-    void relax(planning &run, search &moves, const std::vector<start_plan> &all, Take take) {
-        state &of = run.of;
-        if (all.empty() || !run.bound.enumerated()) return all_of(run, moves, take);
-        of.restore(all.back().placement);
-        const double remote = of.remote_calls(), latency_s = of.latency_s();
+    void relax(planning &run, search &moves, const std::vector<start_plan> &plans, Take take) {
+        state &state = run.search_state;
+        if (plans.empty() || !run.bound.enumerated()) return start_everywhere(run, moves, take);
+        state.restore(plans.back().placement);
+        const double remote = state.remote_calls(), latency_s = state.latency_s();
         const double rate_s = remote > 0 ? latency_s / remote : 0;
         for (const double part : {0.25, 1.0, 4.0, 0.0}) {
-            if (part > 0 && !run.both) continue;
-            cost_weights priced = bounded();
+            if (part > 0 && !run.limits_remote) continue;
+            cost_weights priced = bound_weights();
             priced.remote_s += part * rate_s;
             if (moves.spent()) return;
-            run.bound.weigh(priced);
+            run.bound.set_weights(priced);
             run.bound.ascend(priced.latency * latency_s + priced.remote_s * remote,
                              !run.bound.enumerated() ? 20
                              : part > 0              ? 6
                                                      : 40);
             if (!run.bound.enumerated()) continue;
-            of.clear();
-            of.begin_many();
-            for (uint32_t x = 0; x < of.experts(); ++x)
-                for (uint32_t n = 0; n < of.servers(); ++n)
-                    if ((run.bound.chosen(x) >> n & 1) != 0)
-                        of.put(x, n, moves.device_for(x, n, false));
-            of.end_many();
+            state.clear();
+            state.begin_bulk();
+            for (uint32_t expert = 0; expert < state.experts(); ++expert)
+                for (uint32_t server = 0; server < state.servers(); ++server)
+                    if ((run.bound.chosen(expert) >> server & 1) != 0)
+                        state.put(expert, server, moves.device_for(expert, server, false));
+            state.end_bulk();
             const bool valid = moves.shrink() && moves.cover();
             if (valid) moves.fill();
             take(4, valid);
         }
-        all_of(run, moves, take);
+        start_everywhere(run, moves, take);
     }
     // Starts from everything everywhere.
     template <class Take>
-    void all_of(planning &run, search &moves, Take take) {
-        state &of = run.of;
-        if (of.sweep() * 8 > run.steps_max || moves.spent()) return;
-        of.clear();
+    void start_everywhere(planning &run, search &moves, Take take) {
+        state &state = run.search_state;
+        if (state.sweep() * 8 > run.steps_max || moves.spent()) return;
+        state.clear();
         moves.put_everywhere();
         const bool valid = moves.shrink() && moves.cover();
         if (valid) moves.fill();
@@ -399,112 +407,113 @@ private:
     }
     // Whether the bound leaves nothing to gain. It bounds the cost without load and moves.
     bool proven(const planning &run) const {
-        return !remote_ && !run.sampled && !run.of.batched() &&
+        return !remote_ && !run.sampled && !run.search_state.batched() &&
                run.best_cost - run.bound.value() < 1e-9 * std::abs(run.best_cost);
     }
     // Improves the best start as far as possible, and others with the remaining steps.
-    void improve_starts(planning &run, search &moves, const std::vector<start_plan> &all) {
+    void improve_starts(planning &run, search &moves, const std::vector<start_plan> &plans) {
         uint32_t improved = 0;
         double cost_before = -moorage::joint::infinity;
-        for (const start_plan &each : all) {
-            if (run.best.empty() || each.cost < run.best_cost)
-                run.best = each.placement, run.best_cost = each.cost, run.best_start = each.number;
+        for (const start_plan &plan : plans) {
+            if (run.best.empty() || plan.cost < run.best_cost)
+                run.best = plan.placement, run.best_cost = plan.cost, run.best_start = plan.number;
             if (moves.spent() || proven(run) || improved == starts_max) continue;
             // Two policies often have one plan.
-            if (each.cost - cost_before <= search::least_s) continue;
-            cost_before = each.cost;
+            if (plan.cost - cost_before <= search::least_s) continue;
+            cost_before = plan.cost;
             ++improved;
             // If sets do not couple experts, the bound often meets the plan.
-            const bool close =
-                run.of.uses() == 0 && run.bound.enumerated() && !run.both && !run.of.batched();
-            for (int i = 0; i < 6 && close && &each == &all[1] && !proven(run); ++i)
+            const bool close = run.search_state.uses() == 0 && run.bound.enumerated() &&
+                               !run.limits_remote && !run.search_state.batched();
+            for (int round = 0; round < 6 && close && &plan == &plans[1] && !proven(run); ++round)
                 run.bound.ascend(run.best_cost, 20);
             if (proven(run)) continue;
-            run.of.restore(each.placement);
-            run.of.settle();
+            run.search_state.restore(plan.placement);
+            run.search_state.settle();
             moves.improve(/*layers=*/true);
             moves.fill();
-            run.of.settle();
-            if (run.of.total() < run.best_cost - search::least_s) {
-                run.best = run.of.placement(), run.best_cost = run.of.total();
-                run.best_start = each.number;
+            run.search_state.settle();
+            if (run.search_state.total() < run.best_cost - search::least_s) {
+                run.best = run.search_state.placement(), run.best_cost = run.search_state.total();
+                run.best_start = plan.number;
             }
         }
     }
     void disturb(planning &run) {
         // With many servers a try takes long and often leaves something to gain.
         const bool quick = run.bound.enumerated() || run.bound.steps() >= 20;
-        search moves(run.of, run.cover, run.search_max(run.starts.size()), 2);
+        search moves(run.search_state, run.cover, run.search_max(run.starts.size()), 2);
         if (moves.spent()) return;
-        if (quick && !remote_ && !run.both && !run.of.batched() &&
-            run.of.uses() * 50 < run.steps_max)
+        if (quick && !remote_ && !run.limits_remote && !run.search_state.batched() &&
+            run.search_state.uses() * 50 < run.steps_max)
             run.bound.ascend(run.best_cost, 20);
         if (proven(run)) return;
-        run.of.restore(run.best);
+        run.search_state.restore(run.best);
         for (uint64_t fruitless = 0; fruitless < kicks_ && !moves.spent(); ++fruitless) {
             bool better = moves.kick();
             if (better) {
                 moves.improve();
                 moves.fill();
-                run.of.settle();
-                better = run.of.total() < run.best_cost - search::least_s;
+                run.search_state.settle();
+                better = run.search_state.total() < run.best_cost - search::least_s;
             }
             if (better) {
-                run.best = run.of.placement(), run.best_cost = run.of.total();
+                run.best = run.search_state.placement(), run.best_cost = run.search_state.total();
                 fruitless = 0;
             } else {
-                run.of.restore(run.best);
+                run.search_state.restore(run.best);
             }
         }
     }
 
-    void state_facts(planning &run) {
-        const double fixed_s = run.model.fixed_s(), objective_s = fixed_s + run.of.latency_s();
+    void report_facts(planning &run) {
+        const double fixed_s = run.latency.fixed_s(),
+                     objective_s = fixed_s + run.search_state.latency_s();
         const auto add = [this](const char *name, double value) {
             facts_.push_back({name, value});
         };
         add("objective_s", objective_s);
-        if (!run.cover) add("saved_s", run.model.empty_s() - objective_s);
-        add("remote_calls", run.of.remote_calls());
-        if (!remote_) state_latency_bound(run, objective_s);
-        if (remote_ || run.both) {
-            lower_bound bound(run.model, run.time, {0, 1, 0}, run.cover);
-            bound.ascend(run.of.remote_calls(), bound.steps());
+        if (!run.cover) add("saved_s", run.latency.empty_s() - objective_s);
+        add("remote_calls", run.search_state.remote_calls());
+        if (!remote_) report_latency_bound(run, objective_s);
+        if (remote_ || run.limits_remote) {
+            lower_bound bound(run.latency, run.time, {0, 1, 0}, run.cover);
+            bound.ascend(run.search_state.remote_calls(), bound.steps());
             const double least = std::max(0.0, bound.value());
             if (!bound.too_large()) add("remote_bound", least);
             if (remote_ && !bound.too_large())
-                add("gap", least > 0 ? run.of.remote_calls() / least - 1 : 0);
+                add("gap", least > 0 ? run.search_state.remote_calls() / least - 1 : 0);
         }
-        add("steps", static_cast<double>(run.of.work()));
+        add("steps", static_cast<double>(run.search_state.work()));
         add("start", run.best_start);
     }
-    void state_latency_bound(planning &run, double objective_s) {
+    void report_latency_bound(planning &run, double objective_s) {
         const auto add = [this](const char *name, double value) {
             facts_.push_back({name, value});
         };
         if (run.bound.too_large()) return;
-        run.bound.weigh({1, 0, 0});
-        run.bound.ascend(run.of.latency_s(), run.bound.steps());
-        moorage::joint::layer_bound whole(run.model, run.time, run.cover);
-        const double least_s = whole.value(run.of.latency_s(), /*steps=*/100);
-        const double bound_s = run.model.fixed_s() + std::max(run.bound.value(), least_s);
+        run.bound.set_weights({1, 0, 0});
+        run.bound.ascend(run.search_state.latency_s(), run.bound.steps());
+        moorage::joint::layer_bound whole(run.latency, run.time, run.cover);
+        const double least_s = whole.value(run.search_state.latency_s(), /*steps=*/100);
+        const double bound_s = run.latency.fixed_s() + std::max(run.bound.value(), least_s);
         add("bound_s", bound_s);
         add("gap", bound_s > 0 ? objective_s / bound_s - 1 : 0);
         if (run.cover) return;
-        const double saved_s = run.model.empty_s() - objective_s;
-        const double saved_bound_s = run.model.empty_s() - bound_s;
+        const double saved_s = run.latency.empty_s() - objective_s;
+        const double saved_bound_s = run.latency.empty_s() - bound_s;
         add("saved_bound_s", saved_bound_s);
         add("saved_gap", saved_bound_s > 0 ? 1 - saved_s / saved_bound_s : 0);
     }
     [[noreturn]] static void fail(const moorage_cluster &cluster, const moorage_demand &demand) {
         uint64_t needed = 0;
-        for (uint32_t m = 0; m < demand.models; ++m) {
+        for (uint32_t model = 0; model < demand.models; ++model) {
             bool wanted = false;
-            for (uint32_t h = 0; h < demand.homes; ++h)
-                wanted = wanted || demand.host_home_model[size_t{h} * demand.models + m] > 0;
+            for (uint32_t home = 0; home < demand.homes; ++home)
+                wanted = wanted || demand.host_home_model[size_t{home} * demand.models + model] > 0;
             if (wanted)
-                needed += demand.host_expert_bytes[m] *
-                          (demand.host_model_first[m + 1] - demand.host_model_first[m]);
+                needed += demand.host_expert_bytes[model] *
+                          (demand.host_model_first[model + 1] - demand.host_model_first[model]);
         }
         throw std::invalid_argument("joint: one copy of every expert takes " +
                                     std::to_string(needed) + " bytes, the devices have " +

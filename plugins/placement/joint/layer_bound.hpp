@@ -26,7 +26,7 @@ namespace moorage::joint {
 class layer_bound {
 public:
     // All are borrowed for this call only.
-    layer_bound(const latency_model &model, const layer_time &time, bool cover);
+    layer_bound(const latency_model &latency, const layer_time &time, bool cover);
 
     // Whether the instance is small enough to count. Otherwise value() is -infinity.
     bool counted() const { return counted_; }
@@ -50,10 +50,10 @@ private:
         uint32_t mask;
         double weight;
     };
-    void read_server(const latency_model &model, const layer_time &time, uint32_t server);
-    void count_sets(const latency_model &model, const layer_time &time, block &of,
+    void read_server(const latency_model &latency, const layer_time &time, uint32_t server);
+    void count_sets(const latency_model &latency, const layer_time &time, block &block,
                     const std::vector<chosen_set> &sets) const;
-    void price(block &of);
+    void price(block &block);
     double knapsack(uint32_t server);
 
     bool counted_ = true, cover_;
@@ -67,129 +67,135 @@ private:
     std::vector<uint32_t> copies_;      // [X] from the last knapsacks
 };
 
-inline layer_bound::layer_bound(const latency_model &model, const layer_time &time, bool cover)
-    : cover_(cover), lambda_(model.experts(), 0), copies_(model.experts(), 0) {
-    const moorage_cluster &cluster = model.cluster();
-    const moorage_demand &demand = model.demand();
+inline layer_bound::layer_bound(const latency_model &latency, const layer_time &time, bool cover)
+    : cover_(cover), lambda_(latency.experts(), 0), copies_(latency.experts(), 0) {
+    const moorage_cluster &cluster = latency.cluster();
+    const moorage_demand &demand = latency.demand();
     std::vector<uint32_t> layer_of, layer_first;  // [X]
-    for (uint32_t m = 0; m < demand.models; ++m) {
+    for (uint32_t model = 0; model < demand.models; ++model) {
         bool wanted = false;
-        for (uint32_t h = 0; h < demand.homes; ++h)
-            wanted = wanted || demand.host_home_model[size_t{h} * demand.models + m] > 0;
+        for (uint32_t home = 0; home < demand.homes; ++home)
+            wanted = wanted || demand.host_home_model[size_t{home} * demand.models + model] > 0;
         wanted_.push_back(wanted ? 1 : 0);
-        if (wanted) unit_ = std::gcd(unit_, demand.host_expert_bytes[m]);
-        counted_ = counted_ && demand.host_model_experts[m] <= experts_most;
-        for (uint32_t l = 0; l < demand.host_model_layers[m]; ++l) {
+        if (wanted) unit_ = std::gcd(unit_, demand.host_expert_bytes[model]);
+        counted_ = counted_ && demand.host_model_experts[model] <= experts_most;
+        for (uint32_t model_layer = 0; model_layer < demand.host_model_layers[model];
+             ++model_layer) {
             const auto layer = static_cast<uint32_t>(layer_first.size());
-            layer_first.push_back(demand.host_model_first[m] + l * demand.host_model_experts[m]);
-            layer_of.resize(layer_of.size() + demand.host_model_experts[m], layer);
+            layer_first.push_back(demand.host_model_first[model] +
+                                  model_layer * demand.host_model_experts[model]);
+            layer_of.resize(layer_of.size() + demand.host_model_experts[model], layer);
         }
     }
     room_.assign(cluster.servers, 0);
-    for (uint32_t d = 0; d < cluster.devices && unit_ > 0; ++d)
-        room_[time.server_of(d)] += cluster.host_device_bytes[d] / unit_;
+    for (uint32_t device = 0; device < cluster.devices && unit_ > 0; ++device)
+        room_[time.server_of(device)] += cluster.host_device_bytes[device] / unit_;
     sets_.assign(cluster.servers, std::vector<std::vector<chosen_set>>(layer_first.size()));
     uint64_t work = 0;
-    model.for_sets([&](uint32_t server, double weight, std::span<const uint32_t> of) {
+    latency.for_sets([&](uint32_t server, double weight, std::span<const uint32_t> set) {
         if (!counted_) return;
         uint32_t mask = 0;
-        for (const uint32_t x : of) mask |= 1u << (x - layer_first[layer_of[x]]);
-        sets_[server][layer_of[of[0]]].push_back({mask, weight});
-        work += uint64_t{1} << demand.host_model_experts[model.model_of(of[0])];
+        for (const uint32_t expert : set) mask |= 1u << (expert - layer_first[layer_of[expert]]);
+        sets_[server][layer_of[set[0]]].push_back({mask, weight});
+        work += uint64_t{1} << demand.host_model_experts[latency.model_of(set[0])];
     });
-    for (uint32_t n = 0; n < cluster.servers && counted_; ++n) {
-        for (uint32_t x = 0; x < model.experts(); ++x) {
-            if (const double alone = model.single_weight(x, n); alone > 0) {
-                const uint32_t layer = layer_of[x];
-                sets_[n][layer].push_back({1u << (x - layer_first[layer]), alone});
-                work += uint64_t{1} << demand.host_model_experts[model.model_of(x)];
+    for (uint32_t server = 0; server < cluster.servers && counted_; ++server) {
+        for (uint32_t expert = 0; expert < latency.experts(); ++expert) {
+            if (const double alone = latency.single_weight(expert, server); alone > 0) {
+                const uint32_t layer = layer_of[expert];
+                sets_[server][layer].push_back({1u << (expert - layer_first[layer]), alone});
+                work += uint64_t{1} << demand.host_model_experts[latency.model_of(expert)];
             }
         }
         // More room than everything takes changes nothing.
-        room_[n] = std::min<size_t>(room_[n], size_t{1} << 40);
+        room_[server] = std::min<size_t>(room_[server], size_t{1} << 40);
     }
     counted_ = counted_ && work <= work_most && unit_ > 0;
     server_block_.push_back(0);
-    for (uint32_t n = 0; n < cluster.servers && counted_; ++n) {
-        read_server(model, time, n);
+    for (uint32_t server = 0; server < cluster.servers && counted_; ++server) {
+        read_server(latency, time, server);
         server_block_.push_back(blocks_.size());
     }
     sets_.clear();
 }
 
-inline void layer_bound::read_server(const latency_model &model, const layer_time &time,
+inline void layer_bound::read_server(const latency_model &latency, const layer_time &time,
                                      uint32_t server) {
-    const moorage_demand &demand = model.demand();
+    const moorage_demand &demand = latency.demand();
     size_t layer = 0, all_units = 0;
-    for (uint32_t m = 0; m < demand.models; ++m)
-        for (uint32_t l = 0; l < demand.host_model_layers[m]; ++l, ++layer) {
-            if (wanted_[m] == 0) continue;
-            block made{server,
-                       demand.host_model_first[m] + l * demand.host_model_experts[m],
-                       demand.host_model_experts[m],
-                       demand.host_expert_bytes[m] / unit_,
-                       {},
-                       {},
-                       {}};
-            all_units += made.units * made.count;
+    for (uint32_t model = 0; model < demand.models; ++model)
+        for (uint32_t model_layer = 0; model_layer < demand.host_model_layers[model];
+             ++model_layer, ++layer) {
+            if (wanted_[model] == 0) continue;
+            block layer_block{
+                server,
+                demand.host_model_first[model] + model_layer * demand.host_model_experts[model],
+                demand.host_model_experts[model],
+                demand.host_expert_bytes[model] / unit_,
+                {},
+                {},
+                {}};
+            all_units += layer_block.units * layer_block.count;
             if (!sets_[server][layer].empty())
-                count_sets(model, time, made, sets_[server][layer]);
+                count_sets(latency, time, layer_block, sets_[server][layer]);
             else if (!cover_)
                 continue;
-            made.best.resize(made.count + 1), made.held.resize(made.count + 1);
-            blocks_.push_back(std::move(made));
+            layer_block.best.resize(layer_block.count + 1),
+                layer_block.held.resize(layer_block.count + 1);
+            blocks_.push_back(std::move(layer_block));
         }
     room_[server] = std::min(room_[server], all_units);
     counted_ = counted_ && room_[server] <= units_most;
 }
 
 // h(A) for all A.
-inline void layer_bound::count_sets(const latency_model &model, const layer_time &time, block &of,
-                                    const std::vector<chosen_set> &sets) const {
-    const uint32_t m = model.model_of(of.first), e = time.server_entry(of.server);
+inline void layer_bound::count_sets(const latency_model &latency, const layer_time &time,
+                                    block &block, const std::vector<chosen_set> &sets) const {
+    const uint32_t model = latency.model_of(block.first), entry = time.server_entry(block.server);
     const bool apart = time.serial() && time.returns_each();
-    double call_s = infinity, once_s = time.absent_once_s(m, e), each_s = time.absent_each_s(m, e);
+    double call_s = infinity, once_s = time.absent_once_s(model, entry),
+           each_s = time.absent_each_s(model, entry);
     if (!apart) once_s += each_s, each_s = 0;
     uint32_t devices = 0;
-    for (uint32_t d = 0; d < time.devices(); ++d) {
-        const uint32_t n = time.server_of(d);
-        if (n == of.server) {
-            call_s = std::min(call_s, time.call_s(d, m)), ++devices;
-        } else if (time.reached(e, n)) {
-            const double back_s = time.back_s(m, e, n);
-            once_s =
-                std::min(once_s, time.there_s(m, e, n) + time.call_s(d, m) + (apart ? 0 : back_s));
+    for (uint32_t device = 0; device < time.devices(); ++device) {
+        const uint32_t server = time.server_of(device);
+        if (server == block.server) {
+            call_s = std::min(call_s, time.call_s(device, model)), ++devices;
+        } else if (time.reached(entry, server)) {
+            const double back_s = time.back_s(model, entry, server);
+            once_s = std::min(once_s, time.there_s(model, entry, server) +
+                                          time.call_s(device, model) + (apart ? 0 : back_s));
             each_s = std::min(each_s, apart ? back_s : 0);
         }
     }
     std::array<std::array<double, experts_most + 1>, experts_most + 1> takes{};  // near, missing
-    for (uint32_t near = 0; near <= of.count; ++near)
-        for (uint32_t missing = 0; near + missing <= of.count; ++missing) {
+    for (uint32_t near = 0; near <= block.count; ++near)
+        for (uint32_t missing = 0; near + missing <= block.count; ++missing) {
             double near_s = 0;
             if (near > 0 && devices > 0)
                 near_s = call_s * (time.serial() ? 1 : (near + devices - 1) / devices);
             const double far_s = missing > 0 ? once_s + missing * each_s : 0;
             takes[near][missing] = time.serial() ? near_s + far_s : std::max(near_s, far_s);
         }
-    of.cost.assign(size_t{1} << of.count, 0);
-    for (uint32_t held = 0; held < of.cost.size(); ++held)
-        for (const chosen_set &each : sets)
-            of.cost[held] += each.weight *
-                             takes[static_cast<size_t>(std::popcount(each.mask & held))]
-                                  [static_cast<size_t>(std::popcount(each.mask & ~held))];
+    block.cost.assign(size_t{1} << block.count, 0);
+    for (uint32_t held = 0; held < block.cost.size(); ++held)
+        for (const chosen_set &set : sets)
+            block.cost[held] += set.weight *
+                                takes[static_cast<size_t>(std::popcount(set.mask & held))]
+                                     [static_cast<size_t>(std::popcount(set.mask & ~held))];
 }
 
 // The least cost of the block, by the number of experts that it holds.
-inline void layer_bound::price(block &of) {
-    std::fill(of.best.begin(), of.best.end(), infinity);
-    sum_.resize(std::max(sum_.size(), size_t{1} << of.count));
+inline void layer_bound::price(block &block) {
+    std::fill(block.best.begin(), block.best.end(), infinity);
+    sum_.resize(std::max(sum_.size(), size_t{1} << block.count));
     sum_[0] = 0;
-    for (uint32_t held = 0; held < 1u << of.count; ++held) {
+    for (uint32_t held = 0; held < 1u << block.count; ++held) {
         const auto lowest = static_cast<uint32_t>(std::countr_zero(held));
-        if (held != 0) sum_[held] = sum_[held & (held - 1)] + lambda_[of.first + lowest];
-        const double cost = (of.cost.empty() ? 0 : of.cost[held]) - sum_[held];
+        if (held != 0) sum_[held] = sum_[held & (held - 1)] + lambda_[block.first + lowest];
+        const double cost = (block.cost.empty() ? 0 : block.cost[held]) - sum_[held];
         const auto count = static_cast<size_t>(std::popcount(held));
-        if (cost < of.best[count]) of.best[count] = cost, of.held[count] = held;
+        if (cost < block.best[count]) block.best[count] = cost, block.held[count] = held;
     }
 }
 
@@ -197,43 +203,45 @@ inline void layer_bound::price(block &of) {
 inline double layer_bound::knapsack(uint32_t server) {
     const size_t begin = server_block_[server], end = server_block_[server + 1];
     const size_t rooms = room_[server] + 1;
-    std::vector<double> before(rooms, 0), after(rooms);
+    std::vector<double> least(rooms, 0), next_least(rooms);
     std::vector<uint8_t> taken((end - begin) * rooms, 0);
-    for (size_t b = begin; b < end; ++b) {
-        block &of = blocks_[b];
-        price(of);
+    for (size_t index = begin; index < end; ++index) {
+        block &block = blocks_[index];
+        price(block);
         for (size_t room = 0; room < rooms; ++room) {
-            after[room] = infinity;
-            for (uint32_t count = 0; count <= of.count && count * of.units <= room; ++count)
-                if (const double sum = before[room - count * of.units] + of.best[count];
-                    sum < after[room])
-                    after[room] = sum,
-                    taken[(b - begin) * rooms + room] = static_cast<uint8_t>(count);
+            next_least[room] = infinity;
+            for (uint32_t count = 0; count <= block.count && count * block.units <= room; ++count)
+                if (const double sum = least[room - count * block.units] + block.best[count];
+                    sum < next_least[room])
+                    next_least[room] = sum,
+                    taken[(index - begin) * rooms + room] = static_cast<uint8_t>(count);
         }
-        before.swap(after);
+        least.swap(next_least);
     }
     size_t room = rooms - 1;
-    for (size_t b = end; b-- > begin;) {
-        const uint32_t count = taken[(b - begin) * rooms + room];
-        for (uint32_t left = blocks_[b].held[count]; left != 0; left &= left - 1)
-            ++copies_[blocks_[b].first + static_cast<uint32_t>(std::countr_zero(left))];
-        room -= count * blocks_[b].units;
+    for (size_t index = end; index-- > begin;) {
+        const uint32_t count = taken[(index - begin) * rooms + room];
+        for (uint32_t left = blocks_[index].held[count]; left != 0; left &= left - 1)
+            ++copies_[blocks_[index].first + static_cast<uint32_t>(std::countr_zero(left))];
+        room -= count * blocks_[index].units;
     }
-    return before[rooms - 1];
+    return least[rooms - 1];
 }
 
 inline double layer_bound::value(double target, uint32_t steps) {
     if (!counted_) return -infinity;
     std::vector<uint8_t> needed(lambda_.size(), 0);
-    for (const block &of : blocks_)
-        for (uint32_t x = of.first; cover_ && x < of.first + of.count; ++x) needed[x] = 1;
+    for (const block &block : blocks_)
+        for (uint32_t expert = block.first; cover_ && expert < block.first + block.count; ++expert)
+            needed[expert] = 1;
     double best = -infinity, length = 1;
     uint32_t since = 0;
     std::vector<double> best_lambda = lambda_;
     for (uint32_t step = 0; step <= steps && length > 1e-4; ++step) {
         std::fill(copies_.begin(), copies_.end(), 0u);
         double sum = std::accumulate(lambda_.begin(), lambda_.end(), 0.0);
-        for (uint32_t n = 0; n + 1 < server_block_.size(); ++n) sum += knapsack(n);
+        for (uint32_t server = 0; server + 1 < server_block_.size(); ++server)
+            sum += knapsack(server);
         ++since;
         if (sum > best) {
             if (sum > best + 1e-4 * std::abs(target - best)) since = 0;
@@ -242,14 +250,14 @@ inline double layer_bound::value(double target, uint32_t steps) {
         if (!cover_) break;
         if (since > 8) length /= 2, since = 0, lambda_ = best_lambda;
         double norm = 0;
-        for (size_t x = 0; x < lambda_.size(); ++x)
-            if (needed[x] != 0 && (copies_[x] == 0 || lambda_[x] > 0))
-                norm += (1.0 - copies_[x]) * (1.0 - copies_[x]);
+        for (size_t expert = 0; expert < lambda_.size(); ++expert)
+            if (needed[expert] != 0 && (copies_[expert] == 0 || lambda_[expert] > 0))
+                norm += (1.0 - copies_[expert]) * (1.0 - copies_[expert]);
         if (norm <= 0) break;
         const double stride = length * std::max(target - sum, 1e-9 * std::abs(target)) / norm;
-        for (size_t x = 0; x < lambda_.size(); ++x)
-            if (needed[x] != 0)
-                lambda_[x] = std::max(0.0, lambda_[x] + stride * (1.0 - copies_[x]));
+        for (size_t expert = 0; expert < lambda_.size(); ++expert)
+            if (needed[expert] != 0)
+                lambda_[expert] = std::max(0.0, lambda_[expert] + stride * (1.0 - copies_[expert]));
     }
     return best - 1e-11 * (std::abs(best) + std::abs(target));
 }

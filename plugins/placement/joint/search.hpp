@@ -18,10 +18,10 @@ public:
     static constexpr double least_s = 1e-13;
 
     // `cover`: whether experts of wanted models need a copy. `work_max`: stop improving there.
-    search(state &of, bool cover, uint64_t work_max, uint64_t seed);
+    search(state &state, bool cover, uint64_t work_max, uint64_t seed);
 
-    bool spent() const { return of_.work() >= work_max_; }
-    uint64_t work_left() const { return spent() ? 0 : work_max_ - of_.work(); }
+    bool spent() const { return state_.work() >= work_max_; }
+    uint64_t work_left() const { return spent() ? 0 : work_max_ - state_.work(); }
     void set_limit(uint64_t work_max) { work_max_ = work_max; }
 
     // Places the copy that saves most, repeatedly, while anything that saves fits.
@@ -47,67 +47,73 @@ public:
     bool kick();
 
     // The device for the expert on the server, with room for it or without. none: no room.
-    uint32_t device_for(uint32_t x, uint32_t n, bool with_room) const {
-        return spread_device(x, n, with_room);
+    uint32_t device_for(uint32_t expert, uint32_t server, bool with_room) const {
+        return spread_device(expert, server, with_room);
     }
     uint64_t moves() const { return moves_; }
 
 private:
     struct candidate {
         double rank;
-        uint32_t x, n;
-        friend bool operator<(const candidate &a, const candidate &b) {
-            if (a.rank != b.rank) return a.rank < b.rank;
-            return a.x != b.x ? a.x > b.x : a.n > b.n;
+        uint32_t expert, server;
+        friend bool operator<(const candidate &left, const candidate &right) {
+            if (left.rank != right.rank) return left.rank < right.rank;
+            return left.expert != right.expert ? left.expert > right.expert
+                                               : left.server > right.server;
         }
     };
     struct item {
         double change_s;
-        uint32_t x;
+        uint32_t expert;
     };
 
-    const moorage_cluster &cluster() const { return of_.model().cluster(); }
-    uint32_t begin(uint32_t n) const { return of_.model().device_begin(n); }
-    uint32_t end(uint32_t n) const { return of_.model().device_begin(n + 1); }
-    double size(uint32_t x) const { return static_cast<double>(of_.bytes(x)); }
-    bool fits(uint32_t x, uint32_t device) const {
-        return of_.free(device) >= static_cast<int64_t>(of_.bytes(x));
+    const moorage_cluster &cluster() const { return state_.latency().cluster(); }
+    uint32_t device_begin(uint32_t server) const { return state_.latency().device_begin(server); }
+    uint32_t device_end(uint32_t server) const { return state_.latency().device_begin(server + 1); }
+    double size(uint32_t expert) const { return static_cast<double>(state_.bytes(expert)); }
+    bool fits(uint32_t expert, uint32_t device) const {
+        return state_.free(device) >= static_cast<int64_t>(state_.bytes(expert));
     }
-    bool pinned(uint32_t x) const { return cover_ && needed_[x] != 0 && of_.copies(x) == 1; }
+    bool pinned(uint32_t expert) const {
+        return cover_ && needed_[expert] != 0 && state_.copies(expert) == 1;
+    }
     uint64_t random() {
         seed_ += 0x9e3779b97f4a7c15ull;
         return pattern_table::mix(seed_);
     }
-    uint32_t below(size_t bound) { return static_cast<uint32_t>(((random() >> 32) * bound) >> 32); }
+    uint32_t random_below(size_t bound) {
+        return static_cast<uint32_t>(((random() >> 32) * bound) >> 32);
+    }
 
-    uint32_t spread_device(uint32_t x, uint32_t n, bool with_room) const;
-    void ask_servers(uint32_t x);
+    uint32_t spread_device(uint32_t expert, uint32_t server, bool with_room) const;
+    void ask_servers(uint32_t expert);
     void rank_losses(uint32_t device, std::vector<item> &losses);
-    void rank_gains(uint32_t n, std::vector<item> &gains);
-    bool make_room(uint32_t x, uint32_t device, const std::vector<item> &losses, double allowed_s);
-    bool insert(uint32_t x, uint32_t n, double gain_s);
-    bool replace(uint32_t n);
-    bool trade(uint32_t n);
-    bool relocate(uint32_t a, uint32_t b);
-    bool relocate_pair(uint32_t x, uint32_t from, uint32_t y, uint32_t to);
-    void rank_moves(uint32_t from, uint32_t to, std::vector<item> &moves);
-    double move(uint32_t x, uint32_t from, uint32_t to);
+    void rank_gains(uint32_t server, std::vector<item> &gains);
+    bool make_room(uint32_t expert, uint32_t device, const std::vector<item> &losses,
+                   double allowed_s);
+    bool insert(uint32_t expert, uint32_t server, double gain_s);
+    bool replace(uint32_t server);
+    bool trade(uint32_t server);
+    bool relocate(uint32_t first, uint32_t second);
+    bool relocate_pair(uint32_t expert, uint32_t source, uint32_t partner, uint32_t target);
+    void rank_moves(uint32_t source, uint32_t target, std::vector<item> &moves);
+    double move(uint32_t expert, uint32_t source, uint32_t target);
     bool settle_move(size_t mark, double change_s);
-    bool evict_for(uint32_t x);
-    bool swap_in(uint32_t x);
+    bool evict_for(uint32_t expert);
+    bool swap_in(uint32_t expert);
     bool shrink(uint32_t device);
-    bool whole();
+    bool try_whole_layers();
     template <class Change>
     bool attempt(Change change);
-    void take_layer(uint32_t n, uint32_t first);
-    void drop_layer(uint32_t n, uint32_t first);
-    void exchange_servers(uint32_t a, uint32_t b);
+    void take_layer(uint32_t server, uint32_t first);
+    void drop_layer(uint32_t server, uint32_t first);
+    void exchange_servers(uint32_t first, uint32_t second);
     void disturb_few();
     void disturb_swap();
     bool repack(uint32_t device);
     void disturb_layer();
 
-    state &of_;
+    state &state_;
     const bool cover_;
     uint64_t work_max_, seed_, moves_ = 0;
     bool unequal_ = false;                   // wanted experts differ in size

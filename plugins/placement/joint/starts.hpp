@@ -34,7 +34,7 @@ public:
     // Calls `take(copies)` with every plan, as long as `goes_on()`. A policy that refuses has no
     // plan.
     template <class Take, class GoesOn>
-    void each(Take take, GoesOn goes_on) {
+    void for_each_plan(Take take, GoesOn goes_on) {
         if (goes_on()) plan<policies::slim_greedy>(take, {});
         if (goes_on()) plan<policies::slim_greedy>(take, {{"per_byte", number(0)}});
         if (goes_on()) plan<policies::slim_maxconv>(take, {});
@@ -53,40 +53,40 @@ public:
     }
 
 private:
-    using given = std::initializer_list<std::pair<std::string_view, moorage_value>>;
+    using parameter_values = std::initializer_list<std::pair<std::string_view, moorage_value>>;
     static moorage_value number(int64_t integer) {
         moorage_value value{};
         value.integer = integer;
         return value;
     }
-    static moorage_value text(const char *of) {
+    static moorage_value text(const char *content) {
         moorage_value value{};
-        value.host_text = of;
+        value.host_text = content;
         return value;
     }
 
     // Uses the policy's defaults, except for the given values.
     template <class Policy, class Take>
-    void plan(Take take, given changed) {
+    void plan(Take take, parameter_values changed) {
         std::span<const param> declared;
         if constexpr (requires { Policy::params; }) declared = Policy::params;
         std::vector<moorage_value> values;
-        for (const param &each : declared) {
+        for (const param &parameter : declared) {
             moorage_value value{};
-            value.integer = each.integer_default, value.real = each.real_default;
-            value.host_text = each.plugin_text_default;
-            for (const auto &[key, instead] : changed)
-                if (key == each.plugin_key) value = instead;
+            value.integer = parameter.integer_default, value.real = parameter.real_default;
+            value.host_text = parameter.plugin_text_default;
+            for (const auto &[key, replacement] : changed)
+                if (key == parameter.plugin_key) value = replacement;
             values.push_back(value);
         }
         Policy policy(setup(host_, declared, values.data()));
-        copies out(copies_.data(), copies_.size());
+        copies plan_copies(copies_.data(), copies_.size());
         try {
-            policy.plan(cluster_, demand_, {}, out);
+            policy.plan(cluster_, demand_, {}, plan_copies);
         } catch (const std::invalid_argument &) {
             return;
         }
-        take(out.all());
+        take(plan_copies.all());
     }
 
     const moorage_host *host_;

@@ -40,29 +40,31 @@ class pattern_table {
 public:
     uint32_t find(uint32_t context, holders devices) {
         uint64_t hash = mix(context + 1);
-        for (const uint32_t d : devices) hash = mix(hash ^ (d + 1));
+        for (const uint32_t device : devices) hash = mix(hash ^ (device + 1));
         for (;; ++hash) {
-            const auto [at, fresh] = ids_.try_emplace(hash, static_cast<uint32_t>(all_.size()));
+            const auto [position, fresh] =
+                ids_.try_emplace(hash, static_cast<uint32_t>(patterns_.size()));
             if (fresh) {
-                all_.push_back({pool_.size(), context, static_cast<uint32_t>(devices.size()),
-                                mix(hash + 0x9e3779b97f4a7c15ull)});
+                patterns_.push_back({pool_.size(), context, static_cast<uint32_t>(devices.size()),
+                                     mix(hash + 0x9e3779b97f4a7c15ull)});
                 pool_.insert(pool_.end(), devices.begin(), devices.end());
-                return at->second;
+                return position->second;
             }
-            const pattern &of = all_[at->second];
-            if (of.context == context && std::ranges::equal(devices_of(at->second), devices))
-                return at->second;
+            const pattern &pattern = patterns_[position->second];
+            if (pattern.context == context &&
+                std::ranges::equal(devices_of(position->second), devices))
+                return position->second;
         }
     }
     holders devices_of(uint32_t id) const {
-        return {pool_.data() + all_[id].first, all_[id].count};
+        return {pool_.data() + patterns_[id].first, patterns_[id].count};
     }
-    uint64_t code(uint32_t id) const { return all_[id].code; }
+    uint64_t code(uint32_t id) const { return patterns_[id].code; }
     // splitmix64's last step.
-    static uint64_t mix(uint64_t x) {
-        x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-        x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-        return x ^ x >> 31;
+    static uint64_t mix(uint64_t bits) {
+        bits = (bits ^ bits >> 30) * 0xbf58476d1ce4e5b9ull;
+        bits = (bits ^ bits >> 27) * 0x94d049bb133111ebull;
+        return bits ^ bits >> 31;
     }
 
 private:
@@ -71,7 +73,7 @@ private:
         uint32_t context, count;
         uint64_t code;
     };
-    std::vector<pattern> all_;
+    std::vector<pattern> patterns_;
     std::vector<uint32_t> pool_;
     std::unordered_map<uint64_t, uint32_t> ids_;  // only looked up, its order is never used
 };
@@ -81,20 +83,22 @@ public:
     // The placement is empty. `current`: [experts, devices], copies that cost nothing to keep.
     // `added_s[device]` is the cost of a byte elsewhere. With `stride` above 1, one set in `stride`
     // stands for all.
-    state(const latency_model &model, const layer_time &time, const cost_weights &weights,
+    state(const latency_model &latency, const layer_time &time, const cost_weights &weights,
           uint32_t stride = 1);
     void limit_remote(double remote_max, double over_s);
     void set_current(std::span<const moorage_copy> current, std::span<const double> added_s);
 
-    const latency_model &model() const { return model_; }
+    const latency_model &latency() const { return latency_; }
     const layer_time &time() const { return time_; }
     uint32_t servers() const { return servers_; }
     uint32_t experts() const { return experts_; }
-    uint64_t bytes(uint32_t x) const { return bytes_[model_.model_of(x)]; }
+    uint64_t bytes(uint32_t expert) const { return bytes_[latency_.model_of(expert)]; }
     // The device of the expert on the server, or none.
-    uint32_t at(uint32_t x, uint32_t n) const { return at_[size_t{x} * servers_ + n]; }
-    const std::vector<uint32_t> &placement() const { return at_; }
-    uint32_t copies(uint32_t x) const { return copies_[x]; }
+    uint32_t device_at(uint32_t expert, uint32_t server) const {
+        return placement_[size_t{expert} * servers_ + server];
+    }
+    const std::vector<uint32_t> &placement() const { return placement_; }
+    uint32_t copies(uint32_t expert) const { return copies_[expert]; }
     int64_t free(uint32_t device) const { return free_[device]; }
     // Sum of the costs so far, with the rounding of all changes. settle() computes it anew.
     double total() const { return total_; }
@@ -106,18 +110,18 @@ public:
     bool batched() const { return batches_.any(); }
     double remote_calls() const;
 
-    // The cost of putting the expert on `device` of server n, or of taking it from there (none).
-    double change_s(uint32_t x, uint32_t n, uint32_t device);
-    // The same for every server n whose device[n] is not none. Such a server lacks the expert.
-    void changes_s(uint32_t x, std::span<const uint32_t> device, std::span<double> change_s);
-    double put(uint32_t x, uint32_t n, uint32_t device);
+    // The cost of putting the expert on `device` of `server`, or of taking it from there (none).
+    double change_s(uint32_t expert, uint32_t server, uint32_t device);
+    // The same for every server whose device[server] is not none. Such a server lacks the expert.
+    void changes_s(uint32_t expert, std::span<const uint32_t> device, std::span<double> change_s);
+    double put(uint32_t expert, uint32_t server, uint32_t device);
     void restore(const std::vector<uint32_t> &placement);
-    void clear() { restore(std::vector<uint32_t>(at_.size(), none)); }
+    void clear() { restore(std::vector<uint32_t>(placement_.size(), none)); }
     // Between this and the end, put() accounts for memory only and rollback() does not undo it.
-    void begin_many() { many_ = true, settled_ = false; }
-    // clear() and begin_many(), without computing the results of an empty placement in between.
+    void begin_bulk() { in_bulk_ = true, settled_ = false; }
+    // clear() and begin_bulk(), without computing the results of an empty placement in between.
     void begin_empty();
-    void end_many();
+    void end_bulk();
     void count_all();
 
     // Changes after a mark can be taken back.
@@ -137,9 +141,9 @@ public:
     }
     uint64_t uses() const { return use_.size(); }
     // Expected calls of the expert by homes of the server, per token.
-    double calls(uint32_t x, uint32_t n) const {
-        const uint32_t e = time_.server_entry(n);
-        return e == none ? 0 : calls_[size_t{x} * entries_ + e];
+    double calls(uint32_t expert, uint32_t server) const {
+        const uint32_t entry = time_.server_entry(server);
+        return entry == none ? 0 : calls_[size_t{expert} * entries_ + entry];
     }
 
 private:
@@ -149,103 +153,112 @@ private:
         uint32_t first, count;  // in members_
         uint32_t context;
     };
-    struct known {
+    struct remembered_time {
         uint64_t key = 0;
         double value_s = 0;
     };
-    struct move_of {
-        uint32_t x, n, device;
+    struct placement_change {
+        uint32_t expert, server, device;
     };
 
     class holder_view;
     void read_layers();
     void read_sets(uint32_t stride);
-    double batch(uint32_t e) const { return batches_.any() ? batches_.batch(e) : 1; }
+    double batch(uint32_t entry) const { return batches_.any() ? batches_.batch(entry) : 1; }
     // The time that batches add, seen from the entry, in the expert's layer after the change.
-    double extra_s(uint32_t x, uint32_t e, uint32_t n, uint32_t device);
+    double extra_s(uint32_t expert, uint32_t entry, uint32_t server, uint32_t device);
     void refresh();
     uint64_t refresh_work() const {
         return use_.size() + (extra_.empty() ? 0 : uint64_t{experts_} * entries_);
     }
     void read_calls();
-    size_t flow(uint32_t x, uint32_t e) const { return size_t{x} * entries_ + e; }
-    uint32_t with(uint32_t x, uint32_t n, uint32_t changed, uint32_t device) const {
-        return n == changed ? device : at(x, n);
+    size_t pair_index(uint32_t expert, uint32_t entry) const {
+        return size_t{expert} * entries_ + entry;
     }
-    bool nearer(uint32_t m, uint32_t e, uint32_t device, uint32_t than) const {
-        const double a = time_.alone_s(m, e, device), b = time_.alone_s(m, e, than);
-        return a != b ? a < b : device < than;
+    uint32_t device_with_change(uint32_t expert, uint32_t server, uint32_t changed,
+                                uint32_t device) const {
+        return server == changed ? device : device_at(expert, server);
     }
-    // Calls `call(server, device)` for all holders of the expert, with `device` (or none) on server
-    // n.
+    bool nearer(uint32_t model, uint32_t entry, uint32_t device, uint32_t reference) const {
+        const double device_s = time_.alone_s(model, entry, device),
+                     reference_s = time_.alone_s(model, entry, reference);
+        return device_s != reference_s ? device_s < reference_s : device < reference;
+    }
+    // Calls `call(server, device)` for all holders of the expert, with `device` (or none) on
+    // `server`.
     template <class Each>
-    void each_holder(uint32_t x, uint32_t n, uint32_t device, Each call) const {
-        const size_t row = size_t{x} * server_words_;
+    void each_holder(uint32_t expert, uint32_t server, uint32_t device, Each call) const {
+        const size_t row = size_t{expert} * server_words_;
         for (uint32_t word = 0; word < server_words_; ++word) {
             uint64_t left = holders_[row + word];
-            if (n / 64 == word) {
-                const uint64_t bit = uint64_t{1} << (n % 64);
+            if (server / 64 == word) {
+                const uint64_t bit = uint64_t{1} << (server % 64);
                 left = device == none ? left & ~bit : left | bit;
             }
             for (; left != 0; left &= left - 1) {
-                const uint32_t other = word * 64 + static_cast<uint32_t>(std::countr_zero(left));
-                call(other, with(x, other, n, device));
+                const uint32_t holder_server =
+                    word * 64 + static_cast<uint32_t>(std::countr_zero(left));
+                call(holder_server, device_with_change(expert, holder_server, server, device));
             }
         }
     }
     // Sets where the expert is, without the values that follow.
-    void set_at(uint32_t x, uint32_t n, uint32_t device) {
-        const uint64_t bit = uint64_t{1} << (n % 64);
-        uint64_t &word = holders_[size_t{x} * server_words_ + n / 64];
+    void set_at(uint32_t expert, uint32_t server, uint32_t device) {
+        const uint64_t bit = uint64_t{1} << (server % 64);
+        uint64_t &word = holders_[size_t{expert} * server_words_ + server / 64];
         word = device == none ? word & ~bit : word | bit;
-        at_[size_t{x} * servers_ + n] = device;
+        placement_[size_t{expert} * servers_ + server] = device;
     }
-    void set_by(uint32_t x, uint32_t e, uint32_t device) {
-        by_[flow(x, e)] = device;
-        by_rank_[flow(x, e)] = time_.rank(model_.model_of(x), e, device);
+    void set_serving_device(uint32_t expert, uint32_t entry, uint32_t device) {
+        serving_[pair_index(expert, entry)] = device;
+        serving_rank_[pair_index(expert, entry)] =
+            time_.rank(latency_.model_of(expert), entry, device);
     }
     // Whether an entry's costs follow from the nearest holder alone.
     bool nearest_decides() const { return sets_.empty() && extra_.empty(); }
-    // Calls `call(entry)`, ascending, for all entries that `device` (or none) on server n serves
+    // Calls `call(entry)`, ascending, for all entries that `device` (or none) on `server` serves
     // better, or as well with `equal`, or that the server serves now. These are few
     // of hundreds of entries. Calls it for all entries if sets or batches count, because the
     // nearest holder then does not decide.
     template <class Each>
-    void each_touched(uint32_t x, uint32_t n, uint32_t device, bool equal, Each call) const;
-    uint32_t served_by(uint32_t x, uint32_t e, uint32_t n, uint32_t device) const;
-    uint32_t nearest(uint32_t x, uint32_t e, uint32_t n, uint32_t device) const;
-    uint32_t pattern_with(uint32_t x, uint32_t e, uint32_t n, uint32_t device);
-    bool seen_from(uint32_t x, uint32_t e, uint32_t n) const {
-        const uint32_t own = time_.entry_server(e);
-        return own == n || (at(x, own) == none && time_.reached(e, n));
+    void each_touched(uint32_t expert, uint32_t server, uint32_t device, bool equal,
+                      Each call) const;
+    uint32_t serving_device(uint32_t expert, uint32_t entry, uint32_t server,
+                            uint32_t device) const;
+    uint32_t nearest(uint32_t expert, uint32_t entry, uint32_t server, uint32_t device) const;
+    uint32_t pattern_with(uint32_t expert, uint32_t entry, uint32_t server, uint32_t device);
+    bool seen_from(uint32_t expert, uint32_t entry, uint32_t server) const {
+        const uint32_t own_server = time_.entry_server(entry);
+        return own_server == server ||
+               (device_at(expert, own_server) == none && time_.reached(entry, server));
     }
-    double flow_cost(size_t at, uint32_t m, uint32_t e, uint32_t device) const {
-        return weights_.latency * single_[at] * time_.alone_s(m, e, device);
+    double alone_cost(size_t pair, uint32_t model, uint32_t entry, uint32_t device) const {
+        return weights_.latency * single_[pair] * time_.alone_s(model, entry, device);
     }
-    double remote_of(size_t at, uint32_t e, uint32_t device) const {
-        const bool near = device != none && time_.server_of(device) == time_.entry_server(e);
-        return near ? 0 : calls_[at];
+    double remote_calls_of(size_t pair, uint32_t entry, uint32_t device) const {
+        const bool near = device != none && time_.server_of(device) == time_.entry_server(entry);
+        return near ? 0 : calls_[pair];
     }
     double remote_cost(double calls) const {
         return weights_.remote_s * calls +
                weights_.over_s * std::max(0.0, calls - weights_.remote_max);
     }
-    double copy_cost(uint32_t x, uint32_t device) const {
+    double copy_cost(uint32_t expert, uint32_t device) const {
         if (device == none || added_s_.empty() ||
-            current_[size_t{x} * added_s_.size() + device] != 0)
+            current_[size_t{expert} * added_s_.size() + device] != 0)
             return 0;
-        return added_s_[device] * static_cast<double>(bytes(x));
+        return added_s_[device] * static_cast<double>(bytes(expert));
     }
-    double set_s(const set &of, uint64_t key, uint32_t x, uint32_t pattern);
-    double load_change(uint32_t x, uint32_t n, uint32_t device, bool keep);
+    double set_s(const set &set, uint64_t key, uint32_t expert, uint32_t pattern);
+    double load_change(uint32_t expert, uint32_t server, uint32_t device, bool keep);
     template <class Each>
-    void for_load(uint32_t x, uint32_t e, uint32_t device, Each each) const;
+    void visit_load(uint32_t expert, uint32_t entry, uint32_t device, Each visit) const;
     static double waiting(double utilisation) {
         if (utilisation >= 0.9) return 8.1 + 99 * (utilisation - 0.9);
         return utilisation * utilisation / (1 - utilisation);
     }
 
-    const latency_model &model_;
+    const latency_model &latency_;
     const layer_time &time_;
     const batch_model batches_;
     cost_weights weights_;
@@ -261,25 +274,25 @@ private:
     std::vector<uint32_t> layer_, layer_first_;  // [X], [layers]
     // The placement, and values that follow from it.
     std::vector<double> extra_;  // [layers, entries] time that batches add
-    std::vector<uint32_t> at_, copies_;
+    std::vector<uint32_t> placement_, copies_;
     std::vector<uint64_t> holders_;  // [X, server words]
     std::vector<int64_t> free_;
-    std::vector<uint32_t> by_;       // (expert, entry): the device that serves it alone
-    std::vector<uint32_t> by_rank_;  // its rank
+    std::vector<uint32_t> serving_;       // (expert, entry): the device that serves it alone
+    std::vector<uint32_t> serving_rank_;  // its rank
     std::vector<uint32_t> pattern_;
     std::vector<double> load_;  // utilisation of devices, then of links
     double tokens_per_s_ = 0;
     std::vector<uint8_t> current_;
     std::vector<double> added_s_;
     double total_ = 0, remote_ = 0;
-    bool many_ = false;
+    bool in_bulk_ = false;
     bool settled_ = false;  // total_ is computed anew and nothing has changed since
     uint32_t far_max_;
     // Lookup.
     static constexpr uint32_t known_bits = 18;
     pattern_table patterns_;
-    std::vector<known> known_;
-    std::vector<move_of> journal_;
+    std::vector<remembered_time> known_;
+    std::vector<placement_change> journal_;
     std::vector<std::pair<uint32_t, double>> load_changes_;
     uint64_t work_ = 0;
 };

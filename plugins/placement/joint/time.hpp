@@ -25,25 +25,25 @@ using holders = std::span<const uint32_t>;
 
 class layer_time {
 public:
-    explicit layer_time(const latency_model &model)
-        : cluster_(model.cluster()),
-          demand_(model.demand()),
+    explicit layer_time(const latency_model &latency)
+        : cluster_(latency.cluster()),
+          demand_(latency.demand()),
           servers_(cluster_.servers),
           serial_((cluster_.flags & MOORAGE_CALLS_SERIAL) != 0),
-          each_((cluster_.flags & MOORAGE_RETURNS_EACH) != 0),
+          returns_each_((cluster_.flags & MOORAGE_RETURNS_EACH) != 0),
           shared_((cluster_.flags & MOORAGE_LINKS_SHARED) != 0 && !serial_),
           server_entry_(servers_, none) {
-        for (uint32_t h = 0; h < cluster_.homes; ++h)
-            server_entry_[cluster_.host_home_server[h]] = 0;
-        for (uint32_t n = 0; n < servers_; ++n)
-            if (server_entry_[n] != none) {
-                server_entry_[n] = entries();
-                entry_server_.push_back(n);
+        for (uint32_t home = 0; home < cluster_.homes; ++home)
+            server_entry_[cluster_.host_home_server[home]] = 0;
+        for (uint32_t server = 0; server < servers_; ++server)
+            if (server_entry_[server] != none) {
+                server_entry_[server] = entries();
+                entry_server_.push_back(server);
             }
-        for (uint32_t m = 0; m < cluster_.models; ++m) read_model(model, m);
+        for (uint32_t model = 0; model < cluster_.models; ++model) read_model(latency, model);
         rank_.assign(size_t{cluster_.models} * cluster_.devices * entries(), none);
-        for (uint32_t m = 0; m < cluster_.models; ++m)
-            for (uint32_t e = 0; e < entries(); ++e) rank_devices(m, e);
+        for (uint32_t model = 0; model < cluster_.models; ++model)
+            for (uint32_t entry = 0; entry < entries(); ++entry) rank_devices(model, entry);
     }
 
     bool serial() const { return serial_; }
@@ -94,21 +94,21 @@ public:
     double absent_each_s(uint32_t model, uint32_t entry) const {
         return absent_each_s_[size_t{model} * entries() + entry];
     }
-    bool returns_each() const { return each_; }
+    bool returns_each() const { return returns_each_; }
 
     // Requires: 1 to 16 experts.
-    double layer_s(uint32_t model, uint32_t entry, std::span<const holders> of) const {
+    double layer_s(uint32_t model, uint32_t entry, std::span<const holders> experts) const {
         std::array<uint32_t, 16> near{};
         std::array<holders, 16> far;
         size_t near_count = 0, far_count = 0;
         double absent = 0, total = 0;
-        for (const holders &each : of) {
-            if (each.empty())
+        for (const holders &expert : experts) {
+            if (expert.empty())
                 ++absent;
-            else if (server_of(each[0]) == entry_server_[entry])
-                near[near_count++] = each[0];
+            else if (server_of(expert[0]) == entry_server_[entry])
+                near[near_count++] = expert[0];
             else
-                far[far_count++] = each;
+                far[far_count++] = expert;
         }
         if (near_count != 0) total = compute_s(model, {near.data(), near_count});
         const auto count_in = [&](double part) {
@@ -125,139 +125,151 @@ private:
         return (size_t{model} * entries() + entry) * servers_ + server;
     }
 
-    void rank_devices(uint32_t m, uint32_t e) {
+    void rank_devices(uint32_t model, uint32_t entry) {
         std::vector<double> times;
-        for (uint32_t d = 0; d < cluster_.devices; ++d)
-            if (reached(e, server_of(d))) times.push_back(alone_s(m, e, d));
+        for (uint32_t device = 0; device < cluster_.devices; ++device)
+            if (reached(entry, server_of(device))) times.push_back(alone_s(model, entry, device));
         std::sort(times.begin(), times.end());
-        for (uint32_t d = 0; d < cluster_.devices; ++d) {
-            uint32_t &rank = rank_[(size_t{m} * cluster_.devices + d) * entries() + e];
-            const auto at = std::lower_bound(times.begin(), times.end(), alone_s(m, e, d));
-            if (reached(e, server_of(d))) rank = 1 + static_cast<uint32_t>(at - times.begin());
-            if (server_of(d) == entry_server_[e]) rank = 0;
+        for (uint32_t device = 0; device < cluster_.devices; ++device) {
+            uint32_t &rank = rank_[(size_t{model} * cluster_.devices + device) * entries() + entry];
+            const auto position =
+                std::lower_bound(times.begin(), times.end(), alone_s(model, entry, device));
+            if (reached(entry, server_of(device)))
+                rank = 1 + static_cast<uint32_t>(position - times.begin());
+            if (server_of(device) == entry_server_[entry]) rank = 0;
         }
     }
 
-    void read_model(const latency_model &model, uint32_t m) {
-        const auto bytes = static_cast<double>(demand_.host_hidden_bytes[m]);
-        const auto message_s = [&](double rate, double s) {
-            return rate > 0 ? s + bytes / rate : infinity;
+    void read_model(const latency_model &latency, uint32_t model) {
+        const auto bytes = static_cast<double>(demand_.host_hidden_bytes[model]);
+        const auto message_s = [&](double rate, double delay_s) {
+            return rate > 0 ? delay_s + bytes / rate : infinity;
         };
-        for (const uint32_t at : entry_server_) {
-            for (uint32_t n = 0; n < servers_; ++n) {
-                const size_t to = size_t{at} * servers_ + n, from = size_t{n} * servers_ + at;
-                double there = 0, back = 0;
-                if (n != at) {
-                    there = message_s(cluster_.host_link_bytes_per_s[to], cluster_.host_link_s[to]);
-                    back =
-                        message_s(cluster_.host_link_bytes_per_s[from], cluster_.host_link_s[from]);
+        for (const uint32_t own_server : entry_server_) {
+            for (uint32_t server = 0; server < servers_; ++server) {
+                const size_t there_link = size_t{own_server} * servers_ + server,
+                             back_link = size_t{server} * servers_ + own_server;
+                double there_s = 0, back_s = 0;
+                if (server != own_server) {
+                    there_s = message_s(cluster_.host_link_bytes_per_s[there_link],
+                                        cluster_.host_link_s[there_link]);
+                    back_s = message_s(cluster_.host_link_bytes_per_s[back_link],
+                                       cluster_.host_link_s[back_link]);
                 }
-                const bool lined = shared_ && n != at;
-                there_line_s_.push_back(lined ? message_s(cluster_.host_link_bytes_per_s[to], 0)
-                                              : 0);
-                back_line_s_.push_back(lined ? message_s(cluster_.host_link_bytes_per_s[from], 0)
-                                             : 0);
-                if (there + back == infinity) there = back = infinity;
-                there_s_.push_back(there), back_s_.push_back(back);
+                const bool lined = shared_ && server != own_server;
+                there_line_s_.push_back(
+                    lined ? message_s(cluster_.host_link_bytes_per_s[there_link], 0) : 0);
+                back_line_s_.push_back(
+                    lined ? message_s(cluster_.host_link_bytes_per_s[back_link], 0) : 0);
+                if (there_s + back_s == infinity) there_s = back_s = infinity;
+                there_s_.push_back(there_s), back_s_.push_back(back_s);
             }
             const size_t links = there_s_.size() - servers_;
-            for (uint32_t d = 0; d < cluster_.devices; ++d)
-                alone_s_.push_back(there_s_[links + server_of(d)] + call_s(d, m) +
-                                   back_s_[links + server_of(d)]);
+            for (uint32_t device = 0; device < cluster_.devices; ++device)
+                alone_s_.push_back(there_s_[links + server_of(device)] + call_s(device, model) +
+                                   back_s_[links + server_of(device)]);
             if (!has_cloud()) {
-                absent_once_s_.push_back(0), absent_each_s_.push_back(model.absent_s(m));
+                absent_once_s_.push_back(0), absent_each_s_.push_back(latency.absent_s(model));
                 continue;
             }
-            const double s = cluster_.host_cloud_s[at];
-            const double back = message_s(cluster_.host_cloud_down_bytes_per_s[at], s);
-            absent_once_s_.push_back(message_s(cluster_.host_cloud_up_bytes_per_s[at], s) +
-                                     cluster_.host_cloud_call_s[m] + (each_ ? 0 : back));
-            absent_each_s_.push_back(each_ ? back : 0);
+            const double cloud_s = cluster_.host_cloud_s[own_server];
+            const double back_s =
+                message_s(cluster_.host_cloud_down_bytes_per_s[own_server], cloud_s);
+            absent_once_s_.push_back(
+                message_s(cluster_.host_cloud_up_bytes_per_s[own_server], cloud_s) +
+                cluster_.host_cloud_call_s[model] + (returns_each_ ? 0 : back_s));
+            absent_each_s_.push_back(returns_each_ ? back_s : 0);
         }
     }
 
     // Time on one server. A device that is named twice has two experts.
     double compute_s(uint32_t model, std::span<const uint32_t> devices) const {
         double longest = 0;
-        for (size_t i = 0; i < devices.size(); ++i) {
-            double sum = call_s(devices[i], model);
+        for (size_t index = 0; index < devices.size(); ++index) {
+            double sum = call_s(devices[index], model);
             if (!serial_)
-                for (size_t j = 0; j < i; ++j)
-                    if (devices[j] == devices[i]) sum += call_s(devices[i], model);
+                for (size_t earlier = 0; earlier < index; ++earlier)
+                    if (devices[earlier] == devices[index]) sum += call_s(devices[index], model);
             longest = std::max(longest, sum);
         }
         return longest;
     }
     double server_s(uint32_t model, uint32_t entry, std::span<const uint32_t> devices) const {
-        const size_t at = link(model, entry, server_of(devices[0]));
-        return there_s_[at] + compute_s(model, devices) +
-               (each_ ? static_cast<double>(devices.size()) : 1.0) * back_s_[at];
+        const size_t link_index = link(model, entry, server_of(devices[0]));
+        return there_s_[link_index] + compute_s(model, devices) +
+               (returns_each_ ? static_cast<double>(devices.size()) : 1.0) * back_s_[link_index];
     }
 
     // The least time over all ways to assign experts to their holders, for up to 8. Beyond that,
     // and as a first try, each goes to the holder that is nearest alone.
-    double far_s(uint32_t model, uint32_t entry, std::span<const holders> of) const {
+    double far_s(uint32_t model, uint32_t entry, std::span<const holders> experts) const {
         std::array<uint32_t, 16> chosen{};
         bool choice = false;
         double least = 0;
-        for (size_t i = 0; i < of.size(); ++i) {
-            chosen[i] = of[i][0];
-            for (const uint32_t d : of[i].subspan(1))
-                if (alone_s(model, entry, d) < alone_s(model, entry, chosen[i])) chosen[i] = d;
-            choice = choice || of[i].size() > 1;
-            least = std::max(least, alone_s(model, entry, chosen[i]));
+        for (size_t expert = 0; expert < experts.size(); ++expert) {
+            chosen[expert] = experts[expert][0];
+            for (const uint32_t device : experts[expert].subspan(1))
+                if (alone_s(model, entry, device) < alone_s(model, entry, chosen[expert]))
+                    chosen[expert] = device;
+            choice = choice || experts[expert].size() > 1;
+            least = std::max(least, alone_s(model, entry, chosen[expert]));
         }
-        const double nearest = chosen_s(model, entry, {chosen.data(), of.size()});
-        if (shared_ && choice && of.size() <= 8) return shared_s(model, entry, of, nearest);
-        if (!choice || of.size() > 8 || (!serial_ && nearest <= least)) return nearest;
-        return std::min(nearest, assigned_s(model, entry, of));
+        const double nearest = chosen_s(model, entry, {chosen.data(), experts.size()});
+        if (shared_ && choice && experts.size() <= 8)
+            return shared_s(model, entry, experts, nearest);
+        if (!choice || experts.size() > 8 || (!serial_ && nearest <= least)) return nearest;
+        return std::min(nearest, assigned_s(model, entry, experts));
     }
     // The best set of servers, if each call keeps the others waiting (latency.hpp).
-    double shared_s(uint32_t model, uint32_t entry, std::span<const holders> of,
+    double shared_s(uint32_t model, uint32_t entry, std::span<const holders> experts,
                     double best) const {
         std::vector<uint32_t> servers;
-        for (const holders &each : of)
-            for (const uint32_t d : each) servers.push_back(server_of(d));
+        for (const holders &expert : experts)
+            for (const uint32_t device : expert) servers.push_back(server_of(device));
         std::sort(servers.begin(), servers.end());
         servers.erase(std::unique(servers.begin(), servers.end()), servers.end());
         if (servers.size() > 6) return best;
         for (uint32_t used = (1u << servers.size()) - 2; used != 0; --used) {
             std::array<uint32_t, 16> chosen{};
             bool enough = true;
-            for (size_t i = 0; i < of.size(); ++i) {
-                chosen[i] = none;
-                for (const uint32_t d : of[i]) {
-                    const auto at = std::lower_bound(servers.begin(), servers.end(), server_of(d));
-                    if ((used >> (at - servers.begin()) & 1) == 0) continue;
-                    if (chosen[i] == none ||
-                        alone_s(model, entry, d) < alone_s(model, entry, chosen[i]))
-                        chosen[i] = d;
+            for (size_t expert = 0; expert < experts.size(); ++expert) {
+                chosen[expert] = none;
+                for (const uint32_t device : experts[expert]) {
+                    const auto position =
+                        std::lower_bound(servers.begin(), servers.end(), server_of(device));
+                    if ((used >> (position - servers.begin()) & 1) == 0) continue;
+                    if (chosen[expert] == none ||
+                        alone_s(model, entry, device) < alone_s(model, entry, chosen[expert]))
+                        chosen[expert] = device;
                 }
-                enough = enough && chosen[i] != none;
+                enough = enough && chosen[expert] != none;
             }
-            if (enough) best = std::min(best, chosen_s(model, entry, {chosen.data(), of.size()}));
+            if (enough)
+                best = std::min(best, chosen_s(model, entry, {chosen.data(), experts.size()}));
         }
         return best;
     }
     double line_s(uint32_t model, uint32_t entry, uint32_t server, size_t count) const {
-        const size_t at = link(model, entry, server);
-        return std::max(there_line_s_[at],
-                        (each_ ? static_cast<double>(count) : 1.0) * back_line_s_[at]);
+        const size_t link_index = link(model, entry, server);
+        return std::max(
+            there_line_s_[link_index],
+            (returns_each_ ? static_cast<double>(count) : 1.0) * back_line_s_[link_index]);
     }
     double chosen_s(uint32_t model, uint32_t entry, std::span<const uint32_t> chosen) const {
         double total = 0, lines = 0;
         std::array<uint32_t, 16> devices{};
-        for (size_t i = 0; i < chosen.size(); ++i) {
+        for (size_t expert = 0; expert < chosen.size(); ++expert) {
             size_t count = 0;
             bool counted = false;
-            for (size_t j = 0; j < chosen.size(); ++j) {
-                if (server_of(chosen[j]) != server_of(chosen[i])) continue;
-                counted = counted || j < i;
-                devices[count++] = chosen[j];
+            for (size_t peer = 0; peer < chosen.size(); ++peer) {
+                if (server_of(chosen[peer]) != server_of(chosen[expert])) continue;
+                counted = counted || peer < expert;
+                devices[count++] = chosen[peer];
             }
             if (counted) continue;
             const double part = server_s(model, entry, {devices.data(), count});
-            const double line = shared_ ? line_s(model, entry, server_of(chosen[i]), count) : 0;
+            const double line =
+                shared_ ? line_s(model, entry, server_of(chosen[expert]), count) : 0;
             total = serial_ ? total + part : std::max(total, part - line);
             lines += line;
         }
@@ -271,51 +283,56 @@ private:
         std::array<uint32_t, 8> device{};  // [position]
     };
     std::vector<server_part> parts(uint32_t model, uint32_t entry,
-                                   std::span<const holders> of) const {
-        std::vector<server_part> all;
-        for (size_t i = 0; i < of.size(); ++i)
-            for (const uint32_t d : of[i]) {
-                const uint32_t n = server_of(d);
-                auto at = std::find_if(all.begin(), all.end(),
-                                       [n](const server_part &part) { return part.server == n; });
-                if (at == all.end())
-                    at = all.insert(all.end(), {n, 0, alone_s(model, entry, d), {}});
-                at->has |= 1u << i;
-                at->alone_s = std::min(at->alone_s, alone_s(model, entry, d));
-                at->device[i] = d;
+                                   std::span<const holders> experts) const {
+        std::vector<server_part> found;
+        for (size_t expert = 0; expert < experts.size(); ++expert)
+            for (const uint32_t device : experts[expert]) {
+                const uint32_t server = server_of(device);
+                auto position = std::find_if(
+                    found.begin(), found.end(),
+                    [server](const server_part &part) { return part.server == server; });
+                if (position == found.end())
+                    position =
+                        found.insert(found.end(), {server, 0, alone_s(model, entry, device), {}});
+                position->has |= 1u << expert;
+                position->alone_s = std::min(position->alone_s, alone_s(model, entry, device));
+                position->device[expert] = device;
             }
-        std::sort(all.begin(), all.end(), [](const server_part &a, const server_part &b) {
-            return a.alone_s != b.alone_s ? a.alone_s < b.alone_s : a.server < b.server;
-        });
+        std::sort(found.begin(), found.end(),
+                  [](const server_part &left, const server_part &right) {
+                      return left.alone_s != right.alone_s ? left.alone_s < right.alone_s
+                                                           : left.server < right.server;
+                  });
         // Among many servers with the same experts, only as many are considered as they have
         // experts: those that are nearest for one. This may miss a better way, but never invents
         // one.
-        if (all.size() <= 8) return all;
+        if (found.size() <= 8) return found;
         std::array<uint8_t, 256> seen{};
-        std::erase_if(all, [&seen](const server_part &part) {
+        std::erase_if(found, [&seen](const server_part &part) {
             return ++seen[part.has] > std::popcount(part.has);
         });
-        return all;
+        return found;
     }
     // The least time for every subset of the experts that the servers so far serve.
-    double assigned_s(uint32_t model, uint32_t entry, std::span<const holders> of) const {
+    double assigned_s(uint32_t model, uint32_t entry, std::span<const holders> experts) const {
         std::array<double, 256> least, cost;
-        const uint32_t full = (1u << of.size()) - 1;
+        const uint32_t full = (1u << experts.size()) - 1;
         std::fill_n(least.begin(), full + 1, infinity);
         least[0] = 0;
-        for (const server_part &by : parts(model, entry, of)) {
-            for (uint32_t part = by.has; part != 0; part = (part - 1) & by.has) {
+        for (const server_part &server : parts(model, entry, experts)) {
+            for (uint32_t part = server.has; part != 0; part = (part - 1) & server.has) {
                 std::array<uint32_t, 8> devices{};
                 size_t count = 0;
                 for (uint32_t left = part; left != 0; left &= left - 1)
-                    devices[count++] = by.device[static_cast<size_t>(std::countr_zero(left))];
+                    devices[count++] = server.device[static_cast<size_t>(std::countr_zero(left))];
                 cost[part] = server_s(model, entry, {devices.data(), count});
             }
             for (uint32_t set = full; set != 0; --set)
-                for (uint32_t part = set & by.has; part != 0; part = (part - 1) & set & by.has) {
-                    const double before = least[set ^ part];
+                for (uint32_t part = set & server.has; part != 0;
+                     part = (part - 1) & set & server.has) {
+                    const double rest_s = least[set ^ part];
                     least[set] = std::min(
-                        least[set], serial_ ? before + cost[part] : std::max(before, cost[part]));
+                        least[set], serial_ ? rest_s + cost[part] : std::max(rest_s, cost[part]));
                 }
         }
         return least[full];
@@ -324,7 +341,7 @@ private:
     const moorage_cluster cluster_;
     const moorage_demand demand_;
     const uint32_t servers_;
-    const bool serial_, each_, shared_;
+    const bool serial_, returns_each_, shared_;
     std::vector<uint32_t> server_entry_, entry_server_;
     std::vector<double> there_s_, back_s_;               // [M, entries, N]
     std::vector<double> there_line_s_, back_line_s_;     // [M, entries, N] without latency

@@ -51,71 +51,73 @@ public:
     void reset() { remote_ = asked_ = replaced_ = empty_ = 0; }
 
     void plan(const moorage_cluster &cluster, const moorage_demand &demand,
-              std::span<const moorage_copy> current, moorage::copies &out) {
+              std::span<const moorage_copy> current, moorage::copies &copies) {
         reset();
-        const placement::scene of = placement::read_scene(cluster, demand, always_cover_);
-        if (of.models.empty()) return;
-        placement::device_slots slots = placement::memory_division(of, weights(of)).divide();
+        const placement::scene scene = placement::read_scene(cluster, demand, always_cover_);
+        if (scene.models.empty()) return;
+        placement::device_slots slots = placement::memory_division(scene, weights(scene)).divide();
         std::vector<moorage::prism::problem> problems;
         std::vector<moorage::prism::assignment> placed;
-        problems.reserve(of.models.size());  // assignments keep references to the elements
-        for (size_t m = 0; m < of.models.size(); ++m) {
-            problems.push_back(problem_of(of, m));
-            problems.back().slots = slots.of_servers(of, m);
+        problems.reserve(scene.models.size());  // assignments keep references to the elements
+        for (size_t m = 0; m < scene.models.size(); ++m) {
+            problems.push_back(problem_of(scene, m));
+            problems.back().slots = slots.sum_by_server(scene, m);
             const std::vector<uint32_t> counts =
                 moorage::prism::layer_counts(problems.back()).allocate();
             placed.emplace_back(problems.back(), counts);
             replaced_ += static_cast<double>(placed.back().replaced());
-            empty_ += static_cast<double>(fill_ ? placed.back().fill() : left(problems[m], counts));
+            empty_ += static_cast<double>(fill_ ? placed.back().fill()
+                                                : unused_slots(problems[m], counts));
             remote_ += moorage::prism::remote_calls(problems.back(), placed.back());
         }
-        asked_ = std::accumulate(of.rate.begin(), of.rate.end(), 0.0);
-        for (uint32_t server = 0; server < of.servers; ++server)
-            spread(cluster, of, server, placed, current, slots, out);
+        asked_ = std::accumulate(scene.rate.begin(), scene.rate.end(), 0.0);
+        for (uint32_t server = 0; server < scene.servers; ++server)
+            spread(cluster, scene, server, placed, current, slots, copies);
     }
 
     // Eq. (4), strictly: no move without a gain.
     bool adopt(const moorage_move &move) {
-        const double each = cost_per_remote_ > 0 ? cost_per_remote_ : move.remote_call_s;
-        const double current = move.remote_per_s_current * move.interval_s * each;
-        const double candidate = move.remote_per_s_candidate * move.interval_s * each;
+        const double call_s = cost_per_remote_ > 0 ? cost_per_remote_ : move.remote_call_s;
+        const double current = move.remote_per_s_current * move.interval_s * call_s;
+        const double candidate = move.remote_per_s_candidate * move.interval_s * call_s;
         return candidate + move.added_s + (count_removals_ ? move.removed_s : 0) < current;
     }
 
-    uint32_t facts(std::span<moorage_fact> out) {
-        const moorage_fact all[] = {{"remote_calls_per_s", remote_},
-                                    {"remote_share", asked_ > 0 ? remote_ / asked_ : 0},
-                                    {"replaced_copies", replaced_},
-                                    {"empty_slots", empty_}};
-        const size_t count = std::min(out.size(), std::size(all));
-        std::copy(all, all + count, out.begin());
+    uint32_t facts(std::span<moorage_fact> target) {
+        const moorage_fact facts[] = {{"remote_calls_per_s", remote_},
+                                      {"remote_share", asked_ > 0 ? remote_ / asked_ : 0},
+                                      {"replaced_copies", replaced_},
+                                      {"empty_slots", empty_}};
+        const size_t count = std::min(target.size(), std::size(facts));
+        std::copy(facts, facts + count, target.begin());
         return static_cast<uint32_t>(count);
     }
 
 private:
-    static moorage::prism::problem problem_of(const placement::scene &of, size_t m) {
-        const placement::model &each = of.models[m];
-        return {of.servers, each.layers, each.experts,    of.rate.data() + each.first,
-                of.experts, {},          of.server_bytes, of.cover};
+    static moorage::prism::problem problem_of(const placement::scene &scene, size_t m) {
+        const placement::model &model = scene.models[m];
+        return {scene.servers, model.layers, model.experts,      scene.rate.data() + model.first,
+                scene.experts, {},           scene.server_bytes, scene.cover};
     }
     // Weights that divide a server's memory between models.
-    static std::vector<double> weights(const placement::scene &of) {
-        const size_t models = of.models.size();
-        std::vector<double> weight(of.servers * models, 1);
+    static std::vector<double> weights(const placement::scene &scene) {
+        const size_t models = scene.models.size();
+        std::vector<double> weight(scene.servers * models, 1);
         if (models == 1) return weight;
         for (size_t m = 0; m < models; ++m) {
-            const moorage::prism::problem each = problem_of(of, m);
-            for (uint32_t server = 0; server < of.servers; ++server) {
+            const moorage::prism::problem problem = problem_of(scene, m);
+            for (uint32_t server = 0; server < scene.servers; ++server) {
                 double diversity = 0;
-                for (uint32_t layer = 0; layer < each.layers; ++layer)
-                    diversity += moorage::prism::entropy(each.row(server, layer));
-                weight[server * models + m] = diversity * of.tokens[server * models + m];
+                for (uint32_t layer = 0; layer < problem.layers; ++layer)
+                    diversity += moorage::prism::entropy(problem.row(server, layer));
+                weight[server * models + m] = diversity * scene.tokens[server * models + m];
             }
         }
         return weight;
     }
-    static uint64_t left(const moorage::prism::problem &of, std::span<const uint32_t> counts) {
-        return std::accumulate(of.slots.begin(), of.slots.end(), uint64_t{0}) -
+    static uint64_t unused_slots(const moorage::prism::problem &problem,
+                                 std::span<const uint32_t> counts) {
+        return std::accumulate(problem.slots.begin(), problem.slots.end(), uint64_t{0}) -
                std::accumulate(counts.begin(), counts.end(), uint64_t{0});
     }
 
@@ -126,67 +128,68 @@ private:
     };
     // For each expert of the plan in force, the device of the server that holds it; none: not
     // there.
-    static std::vector<uint32_t> device_now(const placement::scene &of, uint32_t server,
+    static std::vector<uint32_t> device_now(const placement::scene &scene, uint32_t server,
                                             std::span<const moorage_copy> current) {
-        std::vector<uint32_t> now(of.experts, moorage::none);
+        std::vector<uint32_t> current_device(scene.experts, moorage::none);
         for (const moorage_copy &copy : current)
-            if (of.device_server[copy.device] == server) now[copy.expert] = copy.device;
-        return now;
+            if (scene.device_server[copy.device] == server)
+                current_device[copy.expert] = copy.device;
+        return current_device;
     }
     // Experts that the server already has stay on their GPU. No paper assigns experts to GPUs, and
     // a move within a server gains nothing that would pay for its writing. The other experts go
     // heaviest first to the least loaded GPU with room. Load is in calls, weighted by the time of a
     // call relative to the server's fastest GPU.
-    static void spread(const moorage_cluster &cluster, const placement::scene &of, uint32_t server,
-                       std::span<const moorage::prism::assignment> placed,
+    static void spread(const moorage_cluster &cluster, const placement::scene &scene,
+                       uint32_t server, std::span<const moorage::prism::assignment> placed,
                        std::span<const moorage_copy> current, placement::device_slots &slots,
-                       moorage::copies &out) {
-        const std::vector<uint32_t> now = device_now(of, server, current);
-        std::vector<item> items = held_by(of, server, placed);
+                       moorage::copies &copies) {
+        const std::vector<uint32_t> current_device = device_now(scene, server, current);
+        std::vector<item> items = held_by(scene, server, placed);
         std::stable_sort(items.begin(), items.end(), [&](const item &a, const item &b) {
-            const bool a_stays = now[a.expert] != moorage::none;
-            const bool b_stays = now[b.expert] != moorage::none;
+            const bool a_stays = current_device[a.expert] != moorage::none;
+            const bool b_stays = current_device[b.expert] != moorage::none;
             return a_stays != b_stays ? a_stays : a.rate > b.rate;
         });
-        const uint32_t first = of.first_device[server], last = of.first_device[server + 1];
+        const uint32_t first = scene.first_device[server], last = scene.first_device[server + 1];
         std::vector<double> load(last - first, 0);
-        for (const item &each : items) {
+        for (const item &item : items) {
             uint32_t best = last;
-            const uint32_t stays = now[each.expert];
-            if (stays != moorage::none && slots.at(stays, each.model) > 0) {
+            const uint32_t stays = current_device[item.expert];
+            if (stays != moorage::none && slots.at(stays, item.model) > 0) {
                 best = stays;
             } else {
                 for (uint32_t device = first; device < last; ++device)
-                    if (slots.at(device, each.model) > 0 &&
+                    if (slots.at(device, item.model) > 0 &&
                         (best == last || load[device - first] < load[best - first]))
                         best = device;
             }
             if (best == last) throw std::logic_error("prism: a server without room for its share");
-            --slots.count[size_t{best} * slots.models + each.model];
+            --slots.count[size_t{best} * slots.models + item.model];
             load[best - first] +=
-                each.rate * slowness(cluster, of, server, best, of.models[each.model].id);
-            out.push(each.expert, best);
+                item.rate * slowness(cluster, scene, server, best, scene.models[item.model].id);
+            copies.push(item.expert, best);
         }
     }
-    static std::vector<item> held_by(const placement::scene &of, uint32_t server,
+    static std::vector<item> held_by(const placement::scene &scene, uint32_t server,
                                      std::span<const moorage::prism::assignment> placed) {
         std::vector<item> items;
-        for (size_t m = 0; m < of.models.size(); ++m) {
-            const placement::model &each = of.models[m];
-            for (uint32_t i = 0; i < each.count(); ++i)
-                if (placed[m].holds(server, i / each.experts, i % each.experts))
-                    items.push_back(
-                        {each.first + i, m, of.rate[size_t{server} * of.experts + each.first + i]});
+        for (size_t m = 0; m < scene.models.size(); ++m) {
+            const placement::model &model = scene.models[m];
+            for (uint32_t i = 0; i < model.count(); ++i)
+                if (placed[m].holds(server, i / model.experts, i % model.experts))
+                    items.push_back({model.first + i, m,
+                                     scene.rate[size_t{server} * scene.experts + model.first + i]});
         }
         return items;
     }
-    static double slowness(const moorage_cluster &cluster, const placement::scene &of,
+    static double slowness(const moorage_cluster &cluster, const placement::scene &scene,
                            uint32_t server, uint32_t device, uint32_t model) {
         const auto call_s = [&](uint32_t of_device) {
             return cluster.host_device_call_s[size_t{of_device} * cluster.models + model];
         };
         double least = call_s(device);
-        for (uint32_t d = of.first_device[server]; d < of.first_device[server + 1]; ++d)
+        for (uint32_t d = scene.first_device[server]; d < scene.first_device[server + 1]; ++d)
             least = std::min(least, call_s(d));
         return least > 0 ? call_s(device) / least : 1;
     }

@@ -54,8 +54,8 @@ inline double entropy(std::span<const double> frequency) {
     const double total = std::accumulate(frequency.begin(), frequency.end(), 0.0);
     if (!(total > 0)) return 0;
     double sum = 0;
-    for (const double each : frequency) {
-        const double share = each / total;
+    for (const double activations : frequency) {
+        const double share = activations / total;
         if (share >= 0x1p-1000) sum -= share * log2_of(share);
     }
     return std::max(sum, 0.0);
@@ -64,80 +64,81 @@ inline double entropy(std::span<const double> frequency) {
 // Algorithm 1: places of each layer on each server, [servers, layers].
 class layer_counts {
 public:
-    explicit layer_counts(const problem &of)
-        : of_(of),
-          count_(size_t{of.servers} * of.layers),
-          free_(of.slots.begin(), of.slots.end()),
-          total_(of.layers, 0),
-          order_(of.servers) {
+    explicit layer_counts(const problem &problem)
+        : problem_(problem),
+          count_(size_t{problem.servers} * problem.layers),
+          free_(problem.slots.begin(), problem.slots.end()),
+          total_(problem.layers, 0),
+          order_(problem.servers) {
         std::iota(order_.begin(), order_.end(), 0u);
-        std::stable_sort(order_.begin(), order_.end(),
-                         [&](uint32_t a, uint32_t b) { return of.memory[a] > of.memory[b]; });
+        std::stable_sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) {
+            return problem.memory[a] > problem.memory[b];
+        });
     }
 
     std::vector<uint32_t> allocate() {
-        for (uint32_t server = 0; server < of_.servers; ++server) begin(server);
-        if (of_.cover)
-            for (uint32_t layer = 0; layer < of_.layers; ++layer)
-                while (total_[layer] < of_.experts)
-                    if (!pass(layer) && !use_free_slot(layer)) fail(layer);
+        for (uint32_t server = 0; server < problem_.servers; ++server) allocate_server(server);
+        if (problem_.cover)
+            for (uint32_t layer = 0; layer < problem_.layers; ++layer)
+                while (total_[layer] < problem_.experts)
+                    if (!move_places(layer) && !use_free_slot(layer)) fail(layer);
         return count_;
     }
 
 private:
     // Step 1. A product such as 6 * 2/3 must give 4.
-    void begin(uint32_t server) {
-        std::vector<double> diversity(of_.layers);
-        for (uint32_t layer = 0; layer < of_.layers; ++layer)
-            diversity[layer] = entropy(of_.row(server, layer));
+    void allocate_server(uint32_t server) {
+        std::vector<double> diversity(problem_.layers);
+        for (uint32_t layer = 0; layer < problem_.layers; ++layer)
+            diversity[layer] = entropy(problem_.row(server, layer));
         const double sum = std::accumulate(diversity.begin(), diversity.end(), 0.0);
-        const double slots = of_.slots[server];
-        for (uint32_t layer = 0; layer < of_.layers; ++layer) {
-            const double share = sum > 0 ? diversity[layer] / sum : 1.0 / of_.layers;
+        const double slots = problem_.slots[server];
+        for (uint32_t layer = 0; layer < problem_.layers; ++layer) {
+            const double share = sum > 0 ? diversity[layer] / sum : 1.0 / problem_.layers;
             const auto places = static_cast<uint32_t>(slots * share + 1e-9);
-            const uint32_t given = std::min({places, of_.experts, free_[server]});
-            count_[of_.place(server, layer)] = given;
-            free_[server] -= given;
-            total_[layer] += given;
+            const uint32_t layer_places = std::min({places, problem_.experts, free_[server]});
+            count_[problem_.place(server, layer)] = layer_places;
+            free_[server] -= layer_places;
+            total_[layer] += layer_places;
         }
     }
     // Step 2, once over the servers. Returns whether a place moved to another layer.
-    bool pass(uint32_t layer) {
+    bool move_places(uint32_t layer) {
         bool moved = false;
         for (const uint32_t server : order_) {
             const auto giver = static_cast<uint32_t>(
                 std::max_element(total_.begin(), total_.end()) - total_.begin());
-            if (total_[giver] <= of_.experts) return moved;
-            uint32_t &from = count_[of_.place(server, giver)];
-            uint32_t &to = count_[of_.place(server, layer)];
-            if (from == 0 || to == of_.experts) continue;
-            --from, ++to;
+            if (total_[giver] <= problem_.experts) return moved;
+            uint32_t &giver_places = count_[problem_.place(server, giver)];
+            uint32_t &layer_places = count_[problem_.place(server, layer)];
+            if (giver_places == 0 || layer_places == problem_.experts) continue;
+            --giver_places, ++layer_places;
             --total_[giver], ++total_[layer];
             moved = true;
-            if (total_[layer] == of_.experts) break;
+            if (total_[layer] == problem_.experts) break;
         }
         return moved;
     }
     bool use_free_slot(uint32_t layer) {
         for (const uint32_t server : order_) {
-            uint32_t &to = count_[of_.place(server, layer)];
-            if (free_[server] == 0 || to == of_.experts) continue;
-            ++to, --free_[server], ++total_[layer];
+            uint32_t &layer_places = count_[problem_.place(server, layer)];
+            if (free_[server] == 0 || layer_places == problem_.experts) continue;
+            ++layer_places, --free_[server], ++total_[layer];
             return true;
         }
         return false;
     }
     [[noreturn]] void fail(uint32_t layer) const {
         uint64_t places = 0;
-        for (const uint32_t slots : of_.slots)
-            places += std::min<uint64_t>(slots, uint64_t{of_.layers} * of_.experts);
+        for (const uint32_t slots : problem_.slots)
+            places += std::min<uint64_t>(slots, uint64_t{problem_.layers} * problem_.experts);
         throw std::invalid_argument("the servers have " + std::to_string(places) + " places for " +
-                                    std::to_string(uint64_t{of_.layers} * of_.experts) +
+                                    std::to_string(uint64_t{problem_.layers} * problem_.experts) +
                                     " experts: layer " + std::to_string(layer) +
                                     " is not covered; give them more memory or a cloud");
     }
 
-    const problem &of_;
+    const problem &problem_;
     std::vector<uint32_t> count_, free_;
     std::vector<uint64_t> total_;  // [layers]
     std::vector<uint32_t> order_;  // servers by memory
@@ -146,20 +147,20 @@ private:
 // Algorithm 2: the holders, [servers, layers, experts].
 class assignment {
 public:
-    assignment(const problem &of, std::span<const uint32_t> counts)
-        : of_(of),
-          held_(size_t{of.servers} * of.layers * of.experts),
-          copies_(size_t{of.layers} * of.experts),
-          ranking_(of.experts) {
-        for (uint32_t server = 0; server < of.servers; ++server)
-            for (uint32_t layer = 0; layer < of.layers; ++layer)
-                take_top(server, layer, counts[of.place(server, layer)]);
-        if (of.cover)
-            for (uint32_t layer = 0; layer < of.layers; ++layer) cover(layer);
+    assignment(const problem &problem, std::span<const uint32_t> counts)
+        : problem_(problem),
+          held_(size_t{problem.servers} * problem.layers * problem.experts),
+          copies_(size_t{problem.layers} * problem.experts),
+          ranking_(problem.experts) {
+        for (uint32_t server = 0; server < problem.servers; ++server)
+            for (uint32_t layer = 0; layer < problem.layers; ++layer)
+                take_top(server, layer, counts[problem.place(server, layer)]);
+        if (problem.cover)
+            for (uint32_t layer = 0; layer < problem.layers; ++layer) cover(layer);
     }
 
     bool holds(uint32_t server, uint32_t layer, uint32_t expert) const {
-        return held_[of_.place(server, layer) * of_.experts + expert] != 0;
+        return held_[problem_.place(server, layer) * problem_.experts + expert] != 0;
     }
     uint64_t replaced() const { return replaced_; }
 
@@ -168,38 +169,38 @@ public:
     uint64_t fill() {
         uint64_t empty = 0;
         std::vector<uint32_t> missing;
-        for (uint32_t server = 0; server < of_.servers; ++server) {
-            const double *frequency = of_.row(server, 0).data();
-            uint8_t *held = held_.data() + of_.place(server, 0) * of_.experts;
+        for (uint32_t server = 0; server < problem_.servers; ++server) {
+            const double *frequency = problem_.row(server, 0).data();
+            uint8_t *held = held_.data() + problem_.place(server, 0) * problem_.experts;
             missing.clear();
             uint32_t used = 0;
-            for (uint32_t expert = 0; expert < of_.layers * of_.experts; ++expert)
+            for (uint32_t expert = 0; expert < problem_.layers * problem_.experts; ++expert)
                 if (held[expert] != 0)
                     ++used;
                 else if (frequency[expert] > 0)
                     missing.push_back(expert);
-            const size_t count = std::min<size_t>(of_.slots[server] - used, missing.size());
+            const size_t count = std::min<size_t>(problem_.slots[server] - used, missing.size());
             const auto last = missing.begin() + static_cast<std::ptrdiff_t>(count);
             std::partial_sort(missing.begin(), last, missing.end(), [&](uint32_t a, uint32_t b) {
                 return frequency[a] != frequency[b] ? frequency[a] > frequency[b] : a < b;
             });
-            for (auto each = missing.begin(); each != last; ++each) {
-                held[*each] = 1;
-                ++copies_[*each];
+            for (auto position = missing.begin(); position != last; ++position) {
+                held[*position] = 1;
+                ++copies_[*position];
             }
-            empty += of_.slots[server] - used - count;
+            empty += problem_.slots[server] - used - count;
         }
         return empty;
     }
 
 private:
     uint8_t *held(uint32_t server, uint32_t layer) {
-        return held_.data() + of_.place(server, layer) * of_.experts;
+        return held_.data() + problem_.place(server, layer) * problem_.experts;
     }
-    uint32_t *copies(uint32_t layer) { return copies_.data() + size_t{layer} * of_.experts; }
+    uint32_t *copies(uint32_t layer) { return copies_.data() + size_t{layer} * problem_.experts; }
 
     void take_top(uint32_t server, uint32_t layer, uint32_t count) {
-        const std::span<const double> frequency = of_.row(server, layer);
+        const std::span<const double> frequency = problem_.row(server, layer);
         std::iota(ranking_.begin(), ranking_.end(), 0u);
         std::partial_sort(ranking_.begin(), ranking_.begin() + count, ranking_.end(),
                           [&](uint32_t a, uint32_t b) {
@@ -215,20 +216,20 @@ private:
     // every replacement places one more expert for good.
     void cover(uint32_t layer) {
         uint32_t open = 0;
-        for (uint32_t expert = 0; expert < of_.experts; ++expert)
+        for (uint32_t expert = 0; expert < problem_.experts; ++expert)
             open += copies(layer)[expert] == 0;
         while (open > 0) {
-            const uint32_t before = open;
+            const uint32_t old_open = open;
             for (const uint32_t server : by_duplicates(layer))
                 if (open > 0 && replace(server, layer)) --open;
-            if (open == before) throw std::logic_error("prism: no duplicate to replace");
+            if (open == old_open) throw std::logic_error("prism: no duplicate to replace");
         }
     }
     std::vector<uint32_t> by_duplicates(uint32_t layer) {
-        std::vector<uint32_t> order(of_.servers), duplicates(of_.servers, 0);
+        std::vector<uint32_t> order(problem_.servers), duplicates(problem_.servers, 0);
         std::iota(order.begin(), order.end(), 0u);
-        for (uint32_t server = 0; server < of_.servers; ++server)
-            for (uint32_t expert = 0; expert < of_.experts; ++expert)
+        for (uint32_t server = 0; server < problem_.servers; ++server)
+            for (uint32_t expert = 0; expert < problem_.experts; ++expert)
                 duplicates[server] += held(server, layer)[expert] && copies(layer)[expert] > 1;
         std::stable_sort(order.begin(), order.end(),
                          [&](uint32_t a, uint32_t b) { return duplicates[a] < duplicates[b]; });
@@ -236,23 +237,25 @@ private:
     }
     // Puts the server's most frequent unplaced expert in place of its least frequent duplicate.
     bool replace(uint32_t server, uint32_t layer) {
-        const std::span<const double> frequency = of_.row(server, layer);
-        uint32_t in = of_.experts, out = of_.experts;
-        for (uint32_t expert = 0; expert < of_.experts; ++expert) {
+        const std::span<const double> frequency = problem_.row(server, layer);
+        uint32_t placed = problem_.experts, removed = problem_.experts;
+        for (uint32_t expert = 0; expert < problem_.experts; ++expert) {
             if (copies(layer)[expert] == 0) {
-                if (in == of_.experts || frequency[expert] > frequency[in]) in = expert;
+                if (placed == problem_.experts || frequency[expert] > frequency[placed])
+                    placed = expert;
             } else if (held(server, layer)[expert] && copies(layer)[expert] > 1) {
-                if (out == of_.experts || frequency[expert] <= frequency[out]) out = expert;
+                if (removed == problem_.experts || frequency[expert] <= frequency[removed])
+                    removed = expert;
             }
         }
-        if (out == of_.experts) return false;
-        held(server, layer)[out] = 0, --copies(layer)[out];
-        held(server, layer)[in] = 1, ++copies(layer)[in];
+        if (removed == problem_.experts) return false;
+        held(server, layer)[removed] = 0, --copies(layer)[removed];
+        held(server, layer)[placed] = 1, ++copies(layer)[placed];
         ++replaced_;
         return true;
     }
 
-    const problem &of_;
+    const problem &problem_;
     std::vector<uint8_t> held_;
     std::vector<uint32_t> copies_;   // [layers, experts] over all servers
     std::vector<uint32_t> ranking_;  // for the running call of take_top
@@ -260,12 +263,12 @@ private:
 };
 
 // Eq. (2): activations of experts that their server does not hold.
-inline double remote_calls(const problem &of, const assignment &placed) {
+inline double remote_calls(const problem &problem, const assignment &placed) {
     double sum = 0;
-    for (uint32_t server = 0; server < of.servers; ++server)
-        for (uint32_t layer = 0; layer < of.layers; ++layer)
-            for (uint32_t expert = 0; expert < of.experts; ++expert)
-                if (!placed.holds(server, layer, expert)) sum += of.row(server, layer)[expert];
+    for (uint32_t server = 0; server < problem.servers; ++server)
+        for (uint32_t layer = 0; layer < problem.layers; ++layer)
+            for (uint32_t expert = 0; expert < problem.experts; ++expert)
+                if (!placed.holds(server, layer, expert)) sum += problem.row(server, layer)[expert];
     return sum;
 }
 

@@ -38,10 +38,10 @@ namespace moorage::slim {
 // The largest of many changing values; among equal ones the first.
 class tournament {
 public:
-    static constexpr double out = -std::numeric_limits<double>::infinity();
+    static constexpr double excluded = -std::numeric_limits<double>::infinity();
 
     explicit tournament(size_t count) : leaves_(std::bit_ceil(std::max<size_t>(count, 1))) {
-        value_.assign(leaves_, out);
+        value_.assign(leaves_, excluded);
         winner_.resize(2 * leaves_);
         for (size_t i = 0; i < leaves_; ++i) winner_[leaves_ + i] = static_cast<uint32_t>(i);
     }
@@ -52,17 +52,18 @@ public:
     void change(size_t index, double value) {
         value_[index] = value;
         for (size_t node = (leaves_ + index) / 2; node > 0; node /= 2) {
-            const uint32_t before = winner_[node];
+            const uint32_t old_winner = winner_[node];
             play(node);
-            if (winner_[node] == before && before != index) return;  // nothing new above this node
+            if (winner_[node] == old_winner && old_winner != index)
+                return;  // nothing new above this node
         }
     }
     // Call after the values of [begin, end) were set.
     void play_range(size_t begin, size_t end) {
         if (begin == end || leaves_ == 1) return;
-        for (size_t from = (leaves_ + begin) / 2, to = (leaves_ + end - 1) / 2; from > 0;
-             from /= 2, to /= 2)
-            for (size_t node = from; node <= to; ++node) play(node);
+        for (size_t first = (leaves_ + begin) / 2, last = (leaves_ + end - 1) / 2; first > 0;
+             first /= 2, last /= 2)
+            for (size_t node = first; node <= last; ++node) play(node);
     }
     uint32_t best() const { return leaves_ == 1 ? 0 : winner_[1]; }
     double best_value() const { return value_[best()]; }
@@ -96,7 +97,7 @@ public:
             most_.push_back(model.gain_most(x) * (1 + slack));
             for (uint32_t n = 0; n < servers_; ++n) {
                 bound_[index(x, n)] = first_bound(x, n);
-                ratios_[index(x, n)] = most_[x] > 0 ? ratio(x, n) : tournament::out;
+                ratios_[index(x, n)] = most_[x] > 0 ? ratio(x, n) : tournament::excluded;
             }
         }
         ratios_.play_all();
@@ -147,14 +148,14 @@ private:
     }
     void close(uint32_t x, uint32_t n) {
         open_[index(x, n)] = 0;
-        ratios_.change(index(x, n), tournament::out);
+        ratios_.change(index(x, n), tournament::excluded);
     }
     void ask(uint32_t x, uint32_t n, uint32_t device) {
         ++marginals_;
         bound_[index(x, n)] = model_.gain(x, device);
         gain_[index(x, n)] = exact;
         const bool saves = bound_[index(x, n)] >= moorage::slim::gain_min_s;
-        ratios_.change(index(x, n), saves ? ratio(x, n) : tournament::out);
+        ratios_.change(index(x, n), saves ? ratio(x, n) : tournament::excluded);
     }
     // Computes the bounds of all servers. That takes one walk over the sets, as one gain does, and
     // most bounds are low.
@@ -162,11 +163,11 @@ private:
         ++marginals_;
         model_.gains_most(x, most_there_);
         for (uint32_t n = 0; n < servers_; ++n) {
-            const size_t at = index(x, n);
-            if (open_[at] == 0 || gain_[at] != unasked) continue;
-            bound_[at] = std::min(bound_[at], most_there_[n]);
-            gain_[at] = summed;
-            ratios_[at] = ratio(x, n);
+            const size_t pair = index(x, n);
+            if (open_[pair] == 0 || gain_[pair] != unasked) continue;
+            bound_[pair] = std::min(bound_[pair], most_there_[n]);
+            gain_[pair] = summed;
+            ratios_[pair] = ratio(x, n);
         }
         ratios_.play_range(index(x, 0), index(x, 0) + servers_);
     }
@@ -177,28 +178,30 @@ private:
         latency_model::gain_block::gains gains{};
         uint32_t block = latency_model::none;
         for (uint32_t n = 0; n < servers_; ++n) {
-            const size_t at = index(x, n);
-            if (open_[at] == 0) continue;
+            const size_t pair = index(x, n);
+            if (open_[pair] == 0) continue;
             const uint32_t device = room_.find(x, n);
-            if (device == latency_model::none) open_[at] = 0, ratios_[at] = tournament::out;
-            if (device == latency_model::none || gain_[at] == exact) continue;
-            ratios_[at] = tournament::out;
+            if (device == latency_model::none)
+                open_[pair] = 0, ratios_[pair] = tournament::excluded;
+            if (device == latency_model::none || gain_[pair] == exact) continue;
+            ratios_[pair] = tournament::excluded;
             ++marginals_;
-            if (device / width != block) block = device / width, gains = block_[0].of(x, block);
-            bound_[at] = gains[device % width];
-            gain_[at] = exact;
-            if (bound_[at] >= moorage::slim::gain_min_s) ratios_[at] = ratio(x, n);
+            if (device / width != block)
+                block = device / width, gains = block_[0].compute_gains(x, block);
+            bound_[pair] = gains[device % width];
+            gain_[pair] = exact;
+            if (bound_[pair] >= moorage::slim::gain_min_s) ratios_[pair] = ratio(x, n);
         }
         ratios_.play_range(index(x, 0), index(x, 0) + servers_);
     }
-    // Gains may have grown, on each server by at most the value of `by`.
+    // Gains may have grown, on each server by at most the value of `added_gain`.
     template <class By>
-    void loosen(uint32_t x, By by) {
+    void loosen(uint32_t x, By added_gain) {
         if (most_[x] <= 0) return;
         for (uint32_t n = 0; n < servers_; ++n) {
             double &bound = bound_[index(x, n)];
             if (open_[index(x, n)] == 0) continue;
-            bound = std::min(most_[x], (std::max(bound, 0.0) + by(n)) * (1 + slack));
+            bound = std::min(most_[x], (std::max(bound, 0.0) + added_gain(n)) * (1 + slack));
             gain_[index(x, n)] = unasked;
             ratios_[index(x, n)] = ratio(x, n);
         }
@@ -226,23 +229,24 @@ private:
         raised_all_.resize(model_.experts());
         partner_.resize(model_.experts());
         partners_.clear();
-        model_.for_raised(x, device, [&](uint32_t other, uint64_t servers, double most_s) {
-            if (partner_[other] == 0) partners_.push_back(other);
-            partner_[other] = 1;
+        model_.for_raised(x, device, [&](uint32_t partner, uint64_t servers, double most_s) {
+            if (partner_[partner] == 0) partners_.push_back(partner);
+            partner_[partner] = 1;
             if (servers == latency_model::all_servers)
-                raised_all_[other] += most_s;
+                raised_all_[partner] += most_s;
             else
                 for (uint64_t left = servers; left != 0; left &= left - 1)
-                    raised_[index(other, static_cast<uint32_t>(std::countr_zero(left)))] += most_s;
+                    raised_[index(partner, static_cast<uint32_t>(std::countr_zero(left)))] +=
+                        most_s;
         });
         model_.add(x, device);
         loosen(x, [](uint32_t) { return 0.0; });
-        for (const uint32_t other : partners_) {
-            loosen(other, [&](uint32_t n) {
-                return raised_all_[other] + std::exchange(raised_[index(other, n)], 0);
+        for (const uint32_t partner : partners_) {
+            loosen(partner, [&](uint32_t n) {
+                return raised_all_[partner] + std::exchange(raised_[index(partner, n)], 0);
             });
-            raised_all_[other] = 0;
-            partner_[other] = 0;
+            raised_all_[partner] = 0;
+            partner_[partner] = 0;
         }
     }
     // Gains that were computed once are kept up to date.
@@ -250,22 +254,22 @@ private:
         partners_.clear();
         model_.add_telling(
             x, device,
-            [&](uint32_t other, uint32_t n) {
-                const size_t at = index(other, n);
-                if (open_[at] == 0 || gain_[at] == unasked) return latency_model::none;
-                return target_[size_t{model_.model_of(other)} * servers_ + n];
+            [&](uint32_t partner, uint32_t n) {
+                const size_t pair = index(partner, n);
+                if (open_[pair] == 0 || gain_[pair] == unasked) return latency_model::none;
+                return target_[size_t{model_.model_of(partner)} * servers_ + n];
             },
-            [&](uint32_t other, uint32_t n, double change_s) {
-                const size_t at = index(other, n);
-                if (change_[at] == 0) partners_.push_back(static_cast<uint32_t>(at));
-                change_[at] += change_s;
+            [&](uint32_t partner, uint32_t n, double change_s) {
+                const size_t pair = index(partner, n);
+                if (change_[pair] == 0) partners_.push_back(static_cast<uint32_t>(pair));
+                change_[pair] += change_s;
             });
-        for (const uint32_t at : partners_) {
-            if (change_[at] == 0) continue;  // named twice, or no change in the end
-            bound_[at] += change_[at];
-            change_[at] = 0;
-            gain_[at] = summed;
-            ratios_.change(at, ratio(at / servers_, at % servers_));
+        for (const uint32_t pair : partners_) {
+            if (change_[pair] == 0) continue;  // named twice, or no change in the end
+            bound_[pair] += change_[pair];
+            change_[pair] = 0;
+            gain_[pair] = summed;
+            ratios_.change(pair, ratio(pair / servers_, pair % servers_));
         }
         loosen(x, [&](uint32_t) { return most_[x]; });
     }

@@ -28,18 +28,18 @@ using moorage::slim::knapsack;
 inline constexpr size_t table_large = size_t{1} << 22;
 
 // One row of the table: values with the item allowed, and a bit for each room that takes it.
-inline void next_row(const item &of, std::span<const double> before, std::span<double> after,
-                     std::span<uint64_t> taken) {
-    const size_t first = of.units;
-    std::copy_n(before.begin(), std::min(first, before.size()), after.begin());
-    for (size_t q = first; q < before.size();) {
-        const size_t end = std::min(before.size(), (q / 64 + 1) * 64);
+inline void next_row(const item &item, std::span<const double> values,
+                     std::span<double> next_values, std::span<uint64_t> taken) {
+    const size_t first = item.units;
+    std::copy_n(values.begin(), std::min(first, values.size()), next_values.begin());
+    for (size_t q = first; q < values.size();) {
+        const size_t end = std::min(values.size(), (q / 64 + 1) * 64);
         uint64_t bits = 0;
-        for (size_t at = q; at < end; ++at) {
-            const double with = before[at - first] + of.value;
-            const bool more = with > before[at];
-            after[at] = more ? with : before[at];
-            bits |= uint64_t{more} << (at % 64);
+        for (size_t room = q; room < end; ++room) {
+            const double sum = values[room - first] + item.value;
+            const bool better = sum > values[room];
+            next_values[room] = better ? sum : values[room];
+            bits |= uint64_t{better} << (room % 64);
         }
         taken[q / 64] |= bits;
         q = end;
@@ -48,11 +48,11 @@ inline void next_row(const item &of, std::span<const double> before, std::span<d
 
 inline std::vector<uint32_t> solve_table(const knapsack &bag) {
     const size_t rooms = size_t{bag.units} + 1, words = (rooms + 63) / 64;
-    std::vector<double> before(rooms, 0), after(rooms, 0);
+    std::vector<double> values(rooms, 0), next_values(rooms, 0);
     std::vector<uint64_t> taken(bag.items.size() * words, 0);
     for (size_t i = 0; i < bag.items.size(); ++i) {
-        next_row(bag.items[i], before, after, std::span(taken).subspan(i * words, words));
-        before.swap(after);
+        next_row(bag.items[i], values, next_values, std::span(taken).subspan(i * words, words));
+        values.swap(next_values);
     }
     std::vector<uint32_t> chosen;
     size_t q = bag.units;
@@ -66,7 +66,7 @@ inline std::vector<uint32_t> solve_table(const knapsack &bag) {
 
 // The set can contain at most as many items of one size as fit: those of the largest value.
 inline std::vector<uint32_t> solve(const knapsack &bag) {
-    const auto same = [&](const item &each) { return each.units == bag.items[0].units; };
+    const auto same = [&](const item &item) { return item.units == bag.items[0].units; };
     const size_t fit = bag.items.empty() ? 0 : bag.units / bag.items[0].units;
     if (bag.items.size() * size_t{bag.units} < table_large || fit >= bag.items.size() ||
         !std::all_of(bag.items.begin(), bag.items.end(), same))
@@ -96,8 +96,8 @@ public:
     using knapsack_planner::knapsack_planner;
 
     void plan(const moorage_cluster &cluster, const moorage_demand &demand,
-              std::span<const moorage_copy>, moorage::copies &out) {
-        moorage::slim::place_successively(about.name, cluster, demand, units_max_, out, facts_,
+              std::span<const moorage_copy>, moorage::copies &copies) {
+        moorage::slim::place_successively(about.name, cluster, demand, units_max_, copies, facts_,
                                           dp::solve);
     }
 };

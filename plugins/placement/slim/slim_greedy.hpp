@@ -22,15 +22,15 @@ public:
     explicit slim_greedy(const moorage::setup &setup) : per_byte_(setup.flag("per_byte")) {}
 
     void plan(const moorage_cluster &cluster, const moorage_demand &demand,
-              std::span<const moorage_copy>, copies &out) {
+              std::span<const moorage_copy>, copies &copies) {
         latency_model model(cluster, demand);
         device_room room(model);
         facts_.clear();
-        moorage::slim::greedy_search of(model, room, per_byte_);
-        of.run();
-        moorage::slim::finish(about.name, model, room, out, facts_);
+        moorage::slim::greedy_search search(model, room, per_byte_);
+        search.run();
+        moorage::slim::finish(about.name, model, room, copies, facts_);
         facts_.add("guarantee", has_guarantee(model) ? 0.5 : 0);
-        facts_.add("marginals", static_cast<double>(of.marginals()));
+        facts_.add("marginals", static_cast<double>(search.marginals()));
     }
 
 private:

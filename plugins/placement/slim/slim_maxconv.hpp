@@ -30,28 +30,28 @@ struct size_class {
 inline std::vector<size_class> classes_of(const knapsack &bag) {
     std::vector<uint32_t> order(bag.items.size());
     std::iota(order.begin(), order.end(), 0u);
-    const auto before = [&](uint32_t a, uint32_t b) {
+    const auto precedes = [&](uint32_t a, uint32_t b) {
         const item &left = bag.items[a], &right = bag.items[b];
         if (left.units != right.units) return left.units > right.units;
         return left.value != right.value ? left.value > right.value : a < b;
     };
     // Items of one size beyond those that fit are never read.
     size_t fit = order.size();
-    const auto same = [&](const item &each) { return each.units == bag.items[0].units; };
+    const auto same = [&](const item &entry) { return entry.units == bag.items[0].units; };
     if (!order.empty() && std::all_of(bag.items.begin(), bag.items.end(), same))
         fit = std::min<size_t>(fit, bag.units / bag.items[0].units);
     const auto middle = order.begin() + static_cast<ptrdiff_t>(fit);
-    if (fit < order.size()) std::nth_element(order.begin(), middle, order.end(), before);
+    if (fit < order.size()) std::nth_element(order.begin(), middle, order.end(), precedes);
     order.resize(fit);
-    std::sort(order.begin(), order.end(), before);
+    std::sort(order.begin(), order.end(), precedes);
     std::vector<size_class> classes;
     for (const uint32_t index : order) {
-        const item &of = bag.items[index];
-        if (classes.empty() || classes.back().units != of.units) {
-            classes.push_back({of.units, {}, {0}});
+        const item &item = bag.items[index];
+        if (classes.empty() || classes.back().units != item.units) {
+            classes.push_back({item.units, {}, {0}});
         }
         classes.back().items.push_back(index);
-        classes.back().value.push_back(classes.back().value.back() + of.value);
+        classes.back().value.push_back(classes.back().value.back() + item.value);
     }
     std::stable_sort(classes.begin(), classes.end(), [](const size_class &a, const size_class &b) {
         return a.items.size() < b.items.size();
@@ -62,37 +62,37 @@ inline std::vector<size_class> classes_of(const knapsack &bag) {
 // Convolution along one residue: rooms residue + j * units for j below `count`.
 struct convolution {
     const size_class &added;
-    std::span<const double> before;
-    std::span<double> after;
+    std::span<const double> values;
+    std::span<double> next_values;
     std::span<uint32_t> taken;
     size_t residue;
 
     size_t room(size_t j) const { return residue + j * added.units; }
 
-    // Rooms j of [from, to). The classes before get i in [least, most] of j.
-    void solve(size_t from, size_t to, size_t least, size_t most) {
-        if (from >= to) return;
-        const size_t j = from + (to - from) / 2, items = added.items.size();
+    // Rooms j of [begin, end). The classes before get i in [least, most] of j.
+    void solve(size_t begin, size_t end, size_t least, size_t most) {
+        if (begin >= end) return;
+        const size_t j = begin + (end - begin) / 2, items = added.items.size();
         const size_t low = std::max(least, j > items ? j - items : 0), high = std::min(most, j);
         size_t best_i = low;
-        double best = before[room(low)] + added.value[j - low];
+        double best = values[room(low)] + added.value[j - low];
         for (size_t i = low + 1; i <= high; ++i) {
-            const double value = before[room(i)] + added.value[j - i];
+            const double value = values[room(i)] + added.value[j - i];
             if (value > best) best = value, best_i = i;
         }
-        after[room(j)] = best;
+        next_values[room(j)] = best;
         taken[room(j)] = static_cast<uint32_t>(j - best_i);
-        solve(from, j, least, best_i);
-        solve(j + 1, to, best_i, most);
+        solve(begin, j, least, best_i);
+        solve(j + 1, end, best_i, most);
     }
 };
 
 // How many of the last class to take if `units` is all the room.
-inline uint32_t last_taken(const size_class &added, std::span<const double> before, size_t units) {
+inline uint32_t last_taken(const size_class &added, std::span<const double> values, size_t units) {
     size_t taken = 0;
-    double best = before[units];
+    double best = values[units];
     for (size_t l = 1; l <= added.items.size() && l * added.units <= units; ++l) {
-        const double value = before[units - l * added.units] + added.value[l];
+        const double value = values[units - l * added.units] + added.value[l];
         if (value > best) best = value, taken = l;
     }
     return static_cast<uint32_t>(taken);
@@ -101,22 +101,22 @@ inline uint32_t last_taken(const size_class &added, std::span<const double> befo
 inline std::vector<uint32_t> solve(const knapsack &bag) {
     const size_t rooms = size_t{bag.units} + 1;
     const std::vector<size_class> classes = classes_of(bag);
-    std::vector<double> before(rooms, 0), after(rooms, 0);
+    std::vector<double> values(rooms, 0), next_values(rooms, 0);
     std::vector<std::vector<uint32_t>> taken;
     for (size_t c = 0; c + 1 < classes.size(); ++c) {
         taken.emplace_back(rooms, 0);
         for (size_t residue = 0; residue < std::min<size_t>(classes[c].units, rooms); ++residue) {
             const size_t count = (rooms - 1 - residue) / classes[c].units + 1;
-            convolution{classes[c], before, after, taken.back(), residue}.solve(0, count, 0,
-                                                                                count - 1);
+            convolution{classes[c], values, next_values, taken.back(), residue}.solve(0, count, 0,
+                                                                                      count - 1);
         }
-        before.swap(after);
+        values.swap(next_values);
     }
     std::vector<uint32_t> chosen;
     size_t q = bag.units;
     for (size_t c = classes.size(); c-- > 0;) {
         const uint32_t count =
-            c + 1 == classes.size() ? last_taken(classes[c], before, q) : taken[c][q];
+            c + 1 == classes.size() ? last_taken(classes[c], values, q) : taken[c][q];
         chosen.insert(chosen.end(), classes[c].items.begin(), classes[c].items.begin() + count);
         q -= size_t{count} * classes[c].units;
     }
@@ -136,8 +136,8 @@ public:
     using knapsack_planner::knapsack_planner;
 
     void plan(const moorage_cluster &cluster, const moorage_demand &demand,
-              std::span<const moorage_copy>, moorage::copies &out) {
-        moorage::slim::place_successively(about.name, cluster, demand, units_max_, out, facts_,
+              std::span<const moorage_copy>, moorage::copies &copies) {
+        moorage::slim::place_successively(about.name, cluster, demand, units_max_, copies, facts_,
                                           maxconv::solve);
     }
 };

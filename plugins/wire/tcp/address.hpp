@@ -29,9 +29,9 @@ struct address {
 
 // Throws std::invalid_argument with the mistake.
 inline address read_address(std::string_view text, bool port_may_be_0) {
-    const auto bad = [&](const char *why) {
-        return std::invalid_argument("address \"" + std::string(text.substr(0, 128)) +
-                                     "\": " + why + "; give host:port, or [address]:port for IPv6");
+    const auto bad = [&](const char *reason) {
+        return std::invalid_argument("address \"" + std::string(text.substr(0, 128)) + "\": " +
+                                     reason + "; give host:port, or [address]:port for IPv6");
     };
     if (text.size() >= MOORAGE_WIRE_ADDRESS_MAX) throw bad("too long");
     const size_t colon = text.rfind(':');
@@ -61,28 +61,29 @@ class lookups {
 public:
     using answer = std::function<void(std::vector<tcp::endpoint>, std::string why_not)>;
 
-    void ask(asio::io_context &io, const address &of, answer told) {
-        auto one = std::make_shared<shared>();
-        one->io = &io;
+    void ask(asio::io_context &io, const address &address, answer callback) {
+        auto request = std::make_shared<shared>();
+        request->io = &io;
         std::erase_if(asked_, [](const auto &old) { return old.expired(); });
-        asked_.push_back(one);
-        std::thread([one, of, told = std::move(told)]() mutable {
+        asked_.push_back(request);
+        std::thread([request, address, answer_callback = std::move(callback)]() mutable {
             try {
-                std::string why_not;
-                std::vector<tcp::endpoint> found = resolve(of, why_not);
-                const std::lock_guard lock(one->guard);
-                if (!one->io) return;
-                asio::post(*one->io, [told = std::move(told), found = std::move(found),
-                                      why_not = std::move(why_not)] { told(found, why_not); });
+                std::string error;
+                std::vector<tcp::endpoint> found = resolve(address, error);
+                const std::lock_guard lock(request->guard);
+                if (!request->io) return;
+                asio::post(*request->io,
+                           [deliver = std::move(answer_callback), found = std::move(found),
+                            reason = std::move(error)] { deliver(found, reason); });
             } catch (const std::bad_alloc &) {  // the caller has a deadline
             }
         }).detach();
     }
     void forget() {
         for (const auto &weak : asked_)
-            if (const auto one = weak.lock()) {
-                const std::lock_guard lock(one->guard);
-                one->io = nullptr;
+            if (const auto request = weak.lock()) {
+                const std::lock_guard lock(request->guard);
+                request->io = nullptr;
             }
         asked_.clear();
     }
@@ -92,20 +93,20 @@ private:
         std::mutex guard;
         asio::io_context *io;
     };
-    static std::vector<tcp::endpoint> resolve(const address &of, std::string &why_not) {
+    static std::vector<tcp::endpoint> resolve(const address &address, std::string &error) {
         addrinfo wanted{}, *list = nullptr;
         wanted.ai_socktype = SOCK_STREAM;
         std::vector<tcp::endpoint> found;
-        const int failed = ::getaddrinfo(of.host.c_str(), nullptr, &wanted, &list);
+        const int failed = ::getaddrinfo(address.host.c_str(), nullptr, &wanted, &list);
         const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> kept(list, ::freeaddrinfo);
-        if (failed != 0) why_not = ::gai_strerror(failed);
-        for (const addrinfo *at = list; at; at = at->ai_next) {
-            tcp::endpoint one;
-            if (at->ai_addrlen > one.capacity()) continue;
-            std::memcpy(one.data(), at->ai_addr, at->ai_addrlen);
-            one.resize(at->ai_addrlen);
-            one.port(of.port);
-            found.push_back(one);
+        if (failed != 0) error = ::gai_strerror(failed);
+        for (const addrinfo *entry = list; entry; entry = entry->ai_next) {
+            tcp::endpoint endpoint;
+            if (entry->ai_addrlen > endpoint.capacity()) continue;
+            std::memcpy(endpoint.data(), entry->ai_addr, entry->ai_addrlen);
+            endpoint.resize(entry->ai_addrlen);
+            endpoint.port(address.port);
+            found.push_back(endpoint);
         }
         return found;
     }

@@ -40,17 +40,17 @@ public:
     moorage_wire_event &add(const moorage_wire_event &event) {
         return waiting_.emplace_back(item{event, nullptr}).event;
     }
-    void add(const moorage_wire_event &event, texts with) {
-        waiting_.push_back({event, std::make_unique<texts>(std::move(with))});
+    void add(const moorage_wire_event &event, texts details) {
+        waiting_.push_back({event, std::make_unique<texts>(std::move(details))});
     }
     // Joins the unreported ones with the same listener and reason. So a client that is turned away
     // in a loop costs no memory.
     void turned_away(uint64_t listener, int32_t reason, std::string address, std::string words) {
-        for (item &one : waiting_)
-            if (one.event.kind == MOORAGE_WIRE_TURNED_AWAY && one.event.reason == reason &&
-                one.event.connection == listener) {
-                ++one.event.count;
-                one.with->address = std::move(address), one.with->words = std::move(words);
+        for (item &item : waiting_)
+            if (item.event.kind == MOORAGE_WIRE_TURNED_AWAY && item.event.reason == reason &&
+                item.event.connection == listener) {
+                ++item.event.count;
+                item.details->address = std::move(address), item.details->words = std::move(words);
                 return;
             }
         moorage_wire_event event{};
@@ -59,18 +59,18 @@ public:
         add(event, {"", std::move(address), std::move(words)});
     }
     bool empty() const { return waiting_.empty(); }
-    uint32_t take(std::span<moorage_wire_event> out) {
+    uint32_t take(std::span<moorage_wire_event> events) {
         uint32_t count = 0;
-        for (; count < out.size() && !waiting_.empty(); ++count) {
+        for (; count < events.size() && !waiting_.empty(); ++count) {
             item &first = waiting_.front();
-            if (first.with && shown_.size() == shown_max) break;
-            out[count] = first.event;
+            if (first.details && shown_.size() == shown_max) break;
+            events[count] = first.event;
             static const texts none;
-            const texts &with = first.with ? *first.with : none;
-            out[count].plugin_identity = with.identity.c_str();
-            out[count].plugin_address = with.address.c_str();
-            out[count].plugin_text = with.words.c_str();
-            if (first.with) shown_.push_back(std::move(first.with));
+            const texts &details = first.details ? *first.details : none;
+            events[count].plugin_identity = details.identity.c_str();
+            events[count].plugin_address = details.address.c_str();
+            events[count].plugin_text = details.words.c_str();
+            if (first.details) shown_.push_back(std::move(first.details));
             waiting_.pop_front();
         }
         return count;
@@ -81,7 +81,7 @@ public:
 private:
     struct item {
         moorage_wire_event event;
-        std::unique_ptr<texts> with;
+        std::unique_ptr<texts> details;
     };
     static constexpr size_t shown_max = 64;  // their memory is there from the start
     std::deque<item> waiting_;
@@ -90,20 +90,21 @@ private:
 
 class session;
 
-struct desk {
+struct wire_context {
     settings set;
     moorage_wire_limits limits{};
     std::optional<tls_context> tls;
     event_queue events;
-    shortage short_of_memory;
+    memory_shortage short_of_memory;
     numbered<block *, 2> lent;
     std::vector<std::weak_ptr<session>> starved;  // sessions whose inbox was full
     asio::io_context io{1};
 };
 
-inline std::string text_of(const tcp::endpoint &at) {
-    const std::string host = at.address().to_string();
-    return (at.address().is_v6() ? "[" + host + "]" : host) + ":" + std::to_string(at.port());
+inline std::string text_of(const tcp::endpoint &endpoint) {
+    const std::string host = endpoint.address().to_string();
+    return (endpoint.address().is_v6() ? "[" + host + "]" : host) + ":" +
+           std::to_string(endpoint.port());
 }
 
 inline std::chrono::nanoseconds duration_of(uint64_t ns) {

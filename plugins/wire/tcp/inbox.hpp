@@ -34,9 +34,9 @@ struct block {
 inline block *new_block(inbox *owner, uint64_t bytes) {
     auto *data = static_cast<unsigned char *>(std::malloc(bytes));
     if (!data) return nullptr;
-    auto *made = new (std::nothrow) block{owner, bytes, 0, true, data};
-    if (!made) std::free(data);
-    return made;
+    auto *created = new (std::nothrow) block{owner, bytes, 0, true, data};
+    if (!created) std::free(data);
+    return created;
 }
 inline void free_block(block *old) {
     std::free(old->data);
@@ -44,10 +44,10 @@ inline void free_block(block *old) {
 }
 
 // A frame as it lies in a block.
-struct arrived {
+struct received_frame {
     head h;
     std::span<const unsigned char> payload;
-    block *in;
+    block *source;
 };
 
 class inbox {
@@ -58,7 +58,7 @@ public:
     ~inbox() {
         if (reading_) leave(reading_);
         if (long_) leave(long_);
-        for (block *one : held_) one->owner = nullptr;
+        for (block *held_block : held_) held_block->owner = nullptr;
     }
 
     enum class state { open, full, no_memory };
@@ -75,9 +75,9 @@ public:
         if (!fresh_block()) return {};
         return {reading_->data + end_, reading_->bytes - end_};
     }
-    state why() const { return state_; }
+    state room_state() const { return state_; }
 
-    // Call after `bytes` were read into the room. Calls `take(arrived)` for each whole frame; it
+    // Call after `bytes` were read into the room. Calls `take(frame)` for each whole frame; it
     // returns whether to continue. `allow(head)` returns whether a frame may be that long.
     enum class verdict { fine, no_frame, too_long, stopped };
     template <class Allow, class Take>
@@ -98,12 +98,13 @@ public:
     }
     uint64_t held_bytes() const { return held_bytes_; }
 
-    // A message in `of` was released. Returns true if memory that a full inbox waits for is free.
-    static bool release(block *of) {
-        if (--of->lent > 0 || of->filling) return false;
-        inbox *owner = of->owner;
-        if (owner) owner->forget(of);
-        free_block(of);
+    // A message in `lent_block` was released. Returns true if memory that a full inbox waits for is
+    // free.
+    static bool release(block *lent_block) {
+        if (--lent_block->lent > 0 || lent_block->filling) return false;
+        inbox *owner = lent_block->owner;
+        if (owner) owner->forget(lent_block);
+        free_block(lent_block);
         return owner != nullptr;
     }
 
@@ -120,21 +121,23 @@ private:
                 if (begin_ + whole > reading_->bytes) need_ = whole;
                 return verdict::fine;
             }
-            const arrived one{*h, {reading_->data + begin_ + head_bytes, h->length}, reading_};
+            const received_frame message{
+                *h, {reading_->data + begin_ + head_bytes, h->length}, reading_};
             begin_ += whole;
-            if (!take(one)) return verdict::stopped;
+            if (!take(message)) return verdict::stopped;
         }
         return verdict::fine;
     }
     template <class Take>
     verdict deliver_long(Take &&take) {
         block *const done = std::exchange(long_, nullptr);
-        const arrived one{*read_head(done->data), {}, done};
+        const received_frame message{*read_head(done->data), {}, done};
         done->filling = false;
         ++done->lent;  // until it is known whether `take` keeps it
-        const std::unique_ptr<block, bool (*)(block *)> until(done, release);
-        const bool on = take(arrived{one.h, {done->data + head_bytes, one.h.length}, done});
-        return on ? verdict::fine : verdict::stopped;
+        const std::unique_ptr<block, bool (*)(block *)> release_guard(done, release);
+        const bool keep_going =
+            take(received_frame{message.h, {done->data + head_bytes, message.h.length}, done});
+        return keep_going ? verdict::fine : verdict::stopped;
     }
     // Whether `bytes` more fit within the bound. A single piece always fits.
     bool allowed(uint64_t bytes) {
@@ -145,12 +148,12 @@ private:
     bool begin_long() {
         if (!allowed(need_)) return false;
         room_to_hold();
-        block *made = new_block(this, need_);
-        if (!made) return state_ = state::no_memory, false;
+        block *long_block = new_block(this, need_);
+        if (!long_block) return state_ = state::no_memory, false;
         long_end_ = end_ - begin_;
-        std::memcpy(made->data, reading_->data + begin_, long_end_);
-        long_ = made, long_need_ = need_;
-        hold(made);
+        std::memcpy(long_block->data, reading_->data + begin_, long_end_);
+        long_ = long_block, long_need_ = need_;
+        hold(long_block);
         need_ = 0;
         end_ = begin_;  // the copied bytes have moved
         return true;
@@ -163,11 +166,11 @@ private:
         } else {
             if (reading_ && !allowed(reading_->bytes)) return false;
             room_to_hold();
-            block *made = new_block(this, block_bytes);
-            if (!made) return state_ = state::no_memory, false;
-            if (kept) std::memcpy(made->data, reading_->data + begin_, kept);
+            block *next_block = new_block(this, block_bytes);
+            if (!next_block) return state_ = state::no_memory, false;
+            if (kept) std::memcpy(next_block->data, reading_->data + begin_, kept);
             if (reading_) reading_->filling = false, hold(reading_);
-            reading_ = made;
+            reading_ = next_block;
         }
         begin_ = 0, end_ = kept, need_ = 0;
         return true;
@@ -176,30 +179,30 @@ private:
     void room_to_hold() {
         if (held_.size() == held_.capacity()) held_.reserve(2 * held_.size() + 4);
     }
-    void hold(block *one) {
-        held_.push_back(one);
-        held_bytes_ += one->bytes;
+    void hold(block *held_block) {
+        held_.push_back(held_block);
+        held_bytes_ += held_block->bytes;
     }
-    void forget(block *one) {
-        held_bytes_ -= one->bytes;
+    void forget(block *held_block) {
+        held_bytes_ -= held_block->bytes;
         for (block *&slot : held_)
-            if (slot == one) slot = held_.back();
+            if (slot == held_block) slot = held_.back();
         held_.pop_back();
     }
     // The connection ends; lent messages stay.
-    void leave(block *one) {
-        one->filling = false;
-        if (one->lent > 0) {
-            one->owner = nullptr;
+    void leave(block *old_block) {
+        old_block->filling = false;
+        if (old_block->lent > 0) {
+            old_block->owner = nullptr;
             return;
         }
         for (block *&slot : held_)
-            if (slot == one) {
+            if (slot == old_block) {
                 slot = held_.back();
                 held_.pop_back();
                 break;
             }
-        free_block(one);
+        free_block(old_block);
     }
 
     const uint64_t bytes_max_;

@@ -19,47 +19,48 @@ public:
         free_.push_back(static_cast<uint32_t>(slots_.size()));
         slots_.push_back({});
     }
-    uint64_t add(Thing thing) {
+    uint64_t add(Thing object) {
         reserve();
-        const uint32_t at = free_.back();
+        const uint32_t place = free_.back();
         free_.pop_back();
-        slots_[at].thing = std::move(thing);
-        slots_[at].used = true;
+        slots_[place].object = std::move(object);
+        slots_[place].used = true;
         ++count_;
-        return number(at);
+        return number(place);
     }
     // Null if no object has the number.
-    Thing *find(uint64_t of) {
-        const uint64_t at = of & place_mask;
-        if (at >= slots_.size() || !slots_[at].used || number(static_cast<uint32_t>(at)) != of)
+    Thing *find(uint64_t key) {
+        const uint64_t place = key & place_mask;
+        if (place >= slots_.size() || !slots_[place].used ||
+            number(static_cast<uint32_t>(place)) != key)
             return nullptr;
-        return &slots_[at].thing;
+        return &slots_[place].object;
     }
-    void remove(uint64_t of) {
-        if (!find(of)) return;
-        const auto at = static_cast<uint32_t>(of & place_mask);
-        slots_[at].thing = Thing{};
-        slots_[at].used = false;
-        ++slots_[at].uses;
+    void remove(uint64_t key) {
+        if (!find(key)) return;
+        const auto place = static_cast<uint32_t>(key & place_mask);
+        slots_[place].object = Thing{};
+        slots_[place].used = false;
+        ++slots_[place].uses;
         --count_;
-        free_.push_back(at);
+        free_.push_back(place);
     }
     size_t count() const { return count_; }
     template <class Work>
-    void each(Work &&work) {
-        for (slot &one : slots_)
-            if (one.used) work(one.thing);
+    void for_each(Work &&work) {
+        for (slot &slot : slots_)
+            if (slot.used) work(slot.object);
     }
 
 private:
     // Kind in 2 bits, 34 bits of uses, 28 bits of place.
     static constexpr uint64_t place_mask = (uint64_t{1} << 28) - 1;
     struct slot {
-        Thing thing{};
+        Thing object{};
         uint64_t uses = 1;
         bool used = false;
     };
-    uint64_t number(uint32_t at) const { return Kind << 62 | slots_[at].uses << 28 | at; }
+    uint64_t number(uint32_t place) const { return Kind << 62 | slots_[place].uses << 28 | place; }
 
     std::vector<slot> slots_;
     std::vector<uint32_t> free_;

@@ -20,27 +20,28 @@ public:
     // A message of the host. `written` bytes of its frame are already sent.
     void add(const head_image &h, std::span<const moorage_wire_part> parts, uint64_t length,
              uint64_t user, uint64_t written) {
-        item &one = items_.emplace_back();
-        one.user = user, one.of_host = true, one.h = h;
-        one.parts.reserve(parts.size() + 2);
-        one.parts.push_back(part_of(one.h.data(), head_bytes));
+        item &item = items_.emplace_back();
+        item.user = user, item.from_host = true, item.h = h;
+        item.parts.reserve(parts.size() + 2);
+        item.parts.push_back(part_of(item.h.data(), head_bytes));
         for (const moorage_wire_part &part : parts)
-            if (part.bytes > 0) one.parts.push_back(part_of(part.host_data, part.bytes));
-        if (padding(length) > 0) one.parts.push_back(part_of(zeros, padding(length)));
-        one.left = frame_bytes(length);
-        bytes_ += one.left;
+            if (part.bytes > 0) item.parts.push_back(part_of(part.host_data, part.bytes));
+        if (padding(length) > 0) item.parts.push_back(part_of(zeros, padding(length)));
+        item.left = frame_bytes(length);
+        bytes_ += item.left;
         ++messages_;
-        advance(one, written);
+        advance(item, written);
     }
     // A frame of the wire itself.
     void add(frame kind, std::string payload) {
-        item &one = items_.emplace_back();
-        one.h = tcp_wire::written(head{static_cast<uint32_t>(payload.size()), kind});
-        one.own = std::move(payload);
-        one.own.append(padding(one.own.size()), '\0');
-        one.parts = {part_of(one.h.data(), head_bytes), part_of(one.own.data(), one.own.size())};
-        one.left = head_bytes + one.own.size();
-        bytes_ += one.left;
+        item &item = items_.emplace_back();
+        item.h = tcp_wire::written(head{static_cast<uint32_t>(payload.size()), kind});
+        item.payload = std::move(payload);
+        item.payload.append(padding(item.payload.size()), '\0');
+        item.parts = {part_of(item.h.data(), head_bytes),
+                      part_of(item.payload.data(), item.payload.size())};
+        item.left = head_bytes + item.payload.size();
+        bytes_ += item.left;
     }
 
     bool empty() const { return items_.empty(); }
@@ -50,18 +51,18 @@ public:
     // Writes what the stream takes. Calls `sent(user)` for each message whose bytes the host owns
     // again.
     template <class Sent>
-    progress write(stream &to, Sent &&sent) {
+    io_result write(stream &stream, Sent &&sent) {
         while (!items_.empty()) {
             iovec batch[64];
             size_t count = 0;
-            for (auto at = items_.begin(); at != items_.end() && count < 64; ++at)
-                for (size_t i = at->next; i < at->parts.size() && count < 64; ++i)
-                    batch[count++] = at->parts[i];
-            const progress done = to.write({batch, count});
-            if (done.what != moved::done) return done;
+            for (auto position = items_.begin(); position != items_.end() && count < 64; ++position)
+                for (size_t i = position->next; i < position->parts.size() && count < 64; ++i)
+                    batch[count++] = position->parts[i];
+            const io_result done = stream.write({batch, count});
+            if (done.status != io_status::done) return done;
             took(done.bytes, sent);
         }
-        return to.flush();
+        return stream.flush();
     }
     // Drops everything.
     void clear() {
@@ -72,9 +73,9 @@ public:
 private:
     struct item {
         uint64_t user = 0, left = 0;
-        bool of_host = false;
+        bool from_host = false;
         head_image h{};
-        std::string own;
+        std::string payload;
         std::vector<iovec> parts;
         size_t next = 0;  // first part that is not completely sent
     };
@@ -82,29 +83,29 @@ private:
     void took(uint64_t bytes, Sent &&sent) {
         while (bytes > 0) {
             item &first = items_.front();
-            const uint64_t here = std::min(bytes, first.left);
-            bytes -= here;
-            if (here < first.left) {
-                advance(first, here);
+            const uint64_t taken = std::min(bytes, first.left);
+            bytes -= taken;
+            if (taken < first.left) {
+                advance(first, taken);
                 return;
             }
             bytes_ -= first.left;
-            if (first.of_host) {
+            if (first.from_host) {
                 --messages_;
                 sent(first.user);
             }
             items_.pop_front();
         }
     }
-    void advance(item &one, uint64_t bytes) {
-        one.left -= bytes, bytes_ -= bytes;
+    void advance(item &item, uint64_t bytes) {
+        item.left -= bytes, bytes_ -= bytes;
         while (bytes > 0) {
-            iovec &part = one.parts[one.next];
-            const uint64_t here = std::min<uint64_t>(bytes, part.iov_len);
-            part.iov_base = static_cast<char *>(part.iov_base) + here;
-            part.iov_len -= here;
-            bytes -= here;
-            if (part.iov_len == 0) ++one.next;
+            iovec &part = item.parts[item.next];
+            const uint64_t taken = std::min<uint64_t>(bytes, part.iov_len);
+            part.iov_base = static_cast<char *>(part.iov_base) + taken;
+            part.iov_len -= taken;
+            bytes -= taken;
+            if (part.iov_len == 0) ++item.next;
         }
     }
 

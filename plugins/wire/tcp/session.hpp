@@ -25,23 +25,23 @@ public:
     // It failed before it was open.
     virtual void failed(session &, int32_t reason, const std::string &words) = 0;
     // It was open, or has ended.
-    virtual void over(session &) = 0;
+    virtual void ended(session &) = 0;
 };
 
 class session final : public worker, public std::enable_shared_from_this<session> {
 public:
-    session(desk &with, tcp::socket socket, bool client, keeper &by)
-        : desk_(with),
+    session(wire_context &context, tcp::socket socket, bool client, keeper &keeper)
+        : context_(context),
           socket_(std::move(socket)),
-          stream_(with.tls ? stream(socket_.native_handle(), *with.tls, client)
-                           : stream(socket_.native_handle())),
-          inbox_(with.limits.receive_bytes_max),
-          timer_(with.io),
-          keeper_(&by) {
+          stream_(context.tls ? stream(socket_.native_handle(), *context.tls, client)
+                              : stream(socket_.native_handle())),
+          inbox_(context.limits.receive_bytes_max),
+          timer_(context.io),
+          keeper_(&keeper) {
         failure ignored;
         peer_ = text_of(socket_.remote_endpoint(ignored));
         socket_.non_blocking(true, ignored);
-        set_options(socket_.native_handle(), with.set.silence_ms);
+        set_options(socket_.native_handle(), context.set.silence_ms);
     }
 
     const std::string &peer() const { return peer_; }
@@ -50,7 +50,7 @@ public:
     // TLS is agreed, and it waits for the call of greet.
     bool is_ready() const { return ready_ && state_ == state::securing; }
     // When the peer last sent something, or the session began. Valid until it is open.
-    std::chrono::steady_clock::time_point heard() const { return heard_; }
+    std::chrono::steady_clock::time_point last_heard() const { return last_heard_; }
 
     // Agrees on TLS, if there is any. Ends by itself if it is not open in time.
     void begin(std::chrono::nanoseconds time) {
@@ -72,24 +72,24 @@ public:
     }
     void write_hello(int32_t channel) {
         outbox_.add(frame::hello, written(hello{version, static_cast<uint8_t>(channel),
-                                                desk_.limits.message_bytes_max[channel]}));
+                                                context_.limits.message_bytes_max[channel]}));
         write();
     }
     // From now on it has a number and reports events to the host.
-    void open(uint64_t number, uint64_t send_bytes_max, int32_t channel, keeper &by) {
+    void open(uint64_t number, uint64_t send_bytes_max, int32_t channel, keeper &keeper) {
         state_ = state::open;
-        keeper_ = &by;
+        keeper_ = &keeper;
         number_ = number, send_bytes_max_ = send_bytes_max;
-        receive_bytes_max_ = desk_.limits.message_bytes_max[channel];
+        receive_bytes_max_ = context_.limits.message_bytes_max[channel];
         timer_.cancel();
     }
     uint64_t number() const { return number_; }
     // The host does not know of it and gets no event of its end.
-    void hush(bool so = true) { refused_ = so; }
+    void hide_from_host(bool hidden = true) { hidden_ = hidden; }
     // All work that begins with this session, not work that begins with its keeper.
     template <class Work>
     void guard(Work &&work) {
-        desk_.short_of_memory.guard(shared_from_this(), work);
+        context_.short_of_memory.guard(shared_from_this(), work);
     }
     void out_of_memory() override { end(MOORAGE_WIRE_LOST, "no memory"); }
 
@@ -126,7 +126,7 @@ private:
     // Nothing is left to do, or nothing before its end is reported.
     bool is_over() const { return state_ == state::over || short_of_memory(); }
     void shake_hands();
-    bool write_at_once(std::span<iovec> parts, uint64_t whole, uint64_t &gone);
+    bool write_at_once(std::span<iovec> parts, uint64_t whole, uint64_t &sent_bytes);
     void read();
     void read_later();
     bool read_some();
@@ -135,25 +135,25 @@ private:
     void wait_to_read();
     void wait_to_write();
     bool allowed(const head &h) const;
-    bool take(const arrived &one);
-    void misread(inbox::verdict what);
-    void lost(const progress &how);
+    bool take(const received_frame &message);
+    void misread(inbox::verdict verdict);
+    void lost(const io_result &result);
     void leave_keeper(int32_t reason, const std::string &words);
     void end(int32_t reason, std::string words);
     void linger(std::chrono::nanoseconds time);
     moorage_wire_event event(int32_t kind) const {
-        moorage_wire_event made{};
-        made.kind = kind, made.connection = number_;
-        return made;
+        moorage_wire_event report{};
+        report.kind = kind, report.connection = number_;
+        return report;
     }
     void sent(uint64_t user) {
-        moorage_wire_event made = event(MOORAGE_WIRE_SENT);
-        made.user = user;
-        desk_.events.add(made);
+        moorage_wire_event report = event(MOORAGE_WIRE_SENT);
+        report.user = user;
+        context_.events.add(report);
     }
-    void tell_of_room();
+    void report_room();
 
-    desk &desk_;
+    wire_context &context_;
     tcp::socket socket_;
     stream stream_;
     inbox inbox_;
@@ -161,14 +161,14 @@ private:
     asio::steady_timer timer_;
     keeper *keeper_;  // null: the session has failed
     silence_watch silence_;
-    std::chrono::steady_clock::time_point heard_ = std::chrono::steady_clock::now();
+    std::chrono::steady_clock::time_point last_heard_ = std::chrono::steady_clock::now();
     std::string peer_, identity_;
     state state_ = state::securing;
     uint64_t number_ = 0, send_bytes_max_ = 0, receive_bytes_max_ = 0;
     bool waits_to_read_ = false, waits_to_write_ = false;
     bool starved_ = false, full_ = false, deaf_ = false;  // deaf: the peer takes no more data
     bool ready_ = false;
-    bool refused_ = false;  // its end is not reported
+    bool hidden_ = false;  // its end is not reported
 };
 
 }  // namespace tcp_wire

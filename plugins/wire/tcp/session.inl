@@ -24,10 +24,10 @@ inline void session::wait_to_write() {
 }
 
 inline void session::shake_hands() {
-    heard_ = std::chrono::steady_clock::now();
-    const progress made = stream_.handshake();
-    switch (made.what) {
-        case moved::done:
+    last_heard_ = std::chrono::steady_clock::now();
+    const io_result result = stream_.handshake();
+    switch (result.status) {
+        case io_status::done:
             identity_ = stream_.identity();
             if (stream_.secure() && identity_.empty())
                 return fail(MOORAGE_WIRE_STRANGER,
@@ -35,14 +35,14 @@ inline void session::shake_hands() {
                             "(subjectAltName) of letters, digits, '-', '.' and '_'");
             ready_ = true;
             return keeper_->secured(*this);
-        case moved::wants_read:
+        case io_status::wants_read:
             return wait_to_read();
-        case moved::wants_write:
+        case io_status::wants_write:
             return wait_to_write();
-        case moved::ended:
+        case io_status::ended:
             return fail(MOORAGE_WIRE_LOST, "the peer hung up during the handshake");
-        case moved::failed:
-            return fail(made.reason, made.words);
+        case io_status::failed:
+            return fail(result.reason, result.words);
     }
 }
 
@@ -56,7 +56,7 @@ inline void session::read() {
 }
 
 inline void session::read_later() {
-    asio::post(desk_.io, [self = shared_from_this()] {
+    asio::post(context_.io, [self = shared_from_this()] {
         if (!self->is_over()) self->guard([&] { self->read(); });
     });
 }
@@ -66,23 +66,23 @@ inline bool session::read_some() {
     if (state_ == state::over) return false;
     const std::span<unsigned char> room = inbox_.room();
     if (room.empty()) {
-        if (inbox_.why() == inbox::state::no_memory)
+        if (inbox_.room_state() == inbox::state::no_memory)
             return end(MOORAGE_WIRE_LOST, "no memory for a message"), false;
         starved_ = true;
-        desk_.starved.push_back(weak_from_this());
+        context_.starved.push_back(weak_from_this());
         return false;
     }
-    const progress made = stream_.read(room);
-    if (made.what == moved::wants_read) return wait_to_read(), false;
-    if (made.what == moved::wants_write) return wait_to_write(), false;
-    if (made.what != moved::done) return lost(made), false;
-    if (state_ < state::open) heard_ = std::chrono::steady_clock::now();
+    const io_result result = stream_.read(room);
+    if (result.status == io_status::wants_read) return wait_to_read(), false;
+    if (result.status == io_status::wants_write) return wait_to_write(), false;
+    if (result.status != io_status::done) return lost(result), false;
+    if (state_ < state::open) last_heard_ = std::chrono::steady_clock::now();
     const auto seen = inbox_.got(
-        made.bytes, [this](const head &h) { return allowed(h); },
-        [this](const arrived &one) { return take(one); });
+        result.bytes, [this](const head &h) { return allowed(h); },
+        [this](const received_frame &message) { return take(message); });
     if (seen == inbox::verdict::stopped) return false;
     if (seen != inbox::verdict::fine) return misread(seen), false;
-    if (made.bytes < room.size() && !stream_.secure()) return wait_to_read(), false;
+    if (result.bytes < room.size() && !stream_.secure()) return wait_to_read(), false;
     return true;
 }
 
@@ -93,15 +93,15 @@ inline bool session::allowed(const head &h) const {
 }
 
 // Handles a whole frame. Returns false if no further frame should be looked at.
-inline bool session::take(const arrived &one) {
-    if (one.h.kind == frame::goodbye) {
-        const goodbye said = read_goodbye(one.payload);
+inline bool session::take(const received_frame &message) {
+    if (message.h.kind == frame::goodbye) {
+        const goodbye said = read_goodbye(message.payload);
         end(said.reason,
             said.words.empty() ? "the peer said goodbye" : "the peer says: " + said.words);
         return false;
     }
-    if (one.h.kind == frame::hello) {
-        const auto read = read_hello(one.payload);
+    if (message.h.kind == frame::hello) {
+        const auto read = read_hello(message.payload);
         if (!read || read->channel >= MOORAGE_WIRE_CHANNELS) {
             fail(MOORAGE_WIRE_MALFORMED, "a greeting that cannot be read");
             return false;
@@ -115,18 +115,18 @@ inline bool session::take(const arrived &one) {
         keeper_->greeted(*this, *read);
         return state_ == state::open;
     }
-    moorage_wire_event told = event(MOORAGE_WIRE_MESSAGE);
-    told.plugin_data = one.payload.data();
-    told.bytes = one.payload.size();
-    desk_.lent.reserve();
-    moorage_wire_event &listed = desk_.events.add(told);
-    listed.message = desk_.lent.add(one.in);
-    ++one.in->lent;
+    moorage_wire_event report = event(MOORAGE_WIRE_MESSAGE);
+    report.plugin_data = message.payload.data();
+    report.bytes = message.payload.size();
+    context_.lent.reserve();
+    moorage_wire_event &listed = context_.events.add(report);
+    listed.message = context_.lent.add(message.source);
+    ++message.source->lent;
     return true;
 }
 
-inline void session::misread(inbox::verdict what) {
-    if (what == inbox::verdict::no_frame) {
+inline void session::misread(inbox::verdict verdict) {
+    if (verdict == inbox::verdict::no_frame) {
         const char *words = guess(inbox_.rest());
         return state_ == state::greeting ? refuse(MOORAGE_WIRE_MALFORMED, words)
                                          : end(MOORAGE_WIRE_MALFORMED, words);
@@ -140,38 +140,38 @@ inline void session::misread(inbox::verdict what) {
 }
 
 // No more can be read.
-inline void session::lost(const progress &how) {
+inline void session::lost(const io_result &result) {
     const bool began = state_ == state::greeting;
     const char *const ended =
         began ? "the peer hung up instead of a greeting; is security the same on both sides?"
               : "the connection broke off without a goodbye: the peer ended or was cut off";
-    const std::string words = how.what == moved::ended ? ended : how.words;
-    const int32_t reason = how.what == moved::ended ? MOORAGE_WIRE_LOST : how.reason;
+    const std::string words = result.status == io_status::ended ? ended : result.words;
+    const int32_t reason = result.status == io_status::ended ? MOORAGE_WIRE_LOST : result.reason;
     began ? fail(reason, words) : end(reason, words);
 }
 
 inline void session::write() {
     if (state_ == state::over || deaf_) return;
-    const progress made = outbox_.write(stream_, [this](uint64_t user) { sent(user); });
-    tell_of_room();
-    if (made.what == moved::wants_write) return wait_to_write();
-    if (made.what == moved::wants_read) return;  // the session reads anyway
-    if (made.what != moved::done) {
+    const io_result result = outbox_.write(stream_, [this](uint64_t user) { sent(user); });
+    report_room();
+    if (result.status == io_status::wants_write) return wait_to_write();
+    if (result.status == io_status::wants_read) return;  // the session reads anyway
+    if (result.status != io_status::done) {
         // Earlier messages of the peer may still wait to be read, and then its end.
         deaf_ = true;
-        if (state_ == state::finishing) return end(made.reason, made.words);
+        if (state_ == state::finishing) return end(result.reason, result.words);
         return starved_ ? void() : wait_to_read();
     }
     if (state_ == state::finishing) stream_.finish();
 }
 
-inline void session::tell_of_room() {
+inline void session::report_room() {
     if (!full_ || state_ != state::open) return;
-    if (outbox_.bytes() > desk_.limits.queue_bytes_max / 2 ||
-        outbox_.messages() > desk_.limits.queue_messages_max / 2)
+    if (outbox_.bytes() > context_.limits.queue_bytes_max / 2 ||
+        outbox_.messages() > context_.limits.queue_messages_max / 2)
         return;
     full_ = false;
-    desk_.events.add(event(MOORAGE_WIRE_WRITABLE));
+    context_.events.add(event(MOORAGE_WIRE_WRITABLE));
 }
 
 inline uint32_t session::send(std::span<const moorage_wire_part> parts, uint64_t user,
@@ -195,13 +195,13 @@ inline uint32_t session::send(std::span<const moorage_wire_part> parts, uint64_t
         return MOORAGE_WIRE_REFUSED;
     }
     const uint64_t whole = frame_bytes(length);
-    if (!outbox_.empty() && (outbox_.messages() >= desk_.limits.queue_messages_max ||
-                             outbox_.bytes() + whole > desk_.limits.queue_bytes_max)) {
+    if (!outbox_.empty() && (outbox_.messages() >= context_.limits.queue_messages_max ||
+                             outbox_.bytes() + whole > context_.limits.queue_bytes_max)) {
         full_ = true;
         return MOORAGE_WIRE_FULL;
     }
     const head_image h = written(head{static_cast<uint32_t>(length), frame::message});
-    uint64_t gone = 0;
+    uint64_t sent_bytes = 0;
     if (outbox_.empty()) {
         iovec batch[MOORAGE_WIRE_PARTS_MAX + 2];
         size_t count = 0;
@@ -209,31 +209,32 @@ inline uint32_t session::send(std::span<const moorage_wire_part> parts, uint64_t
         for (const moorage_wire_part &part : parts)
             if (part.bytes > 0) batch[count++] = part_of(part.host_data, part.bytes);
         if (padding(length) > 0) batch[count++] = part_of(zeros, padding(length));
-        if (!write_at_once(std::span(batch, count), whole, gone)) return MOORAGE_WIRE_GONE;
-        if (gone == whole) return MOORAGE_WIRE_DONE;
+        if (!write_at_once(std::span(batch, count), whole, sent_bytes)) return MOORAGE_WIRE_GONE;
+        if (sent_bytes == whole) return MOORAGE_WIRE_DONE;
     }
-    outbox_.add(h, parts, length, user, gone);
+    outbox_.add(h, parts, length, user, sent_bytes);
     wait_to_write();
     return MOORAGE_WIRE_TAKEN;
 }
 
 // Returns false if the connection is broken. Its end is reported later.
-inline bool session::write_at_once(std::span<iovec> parts, uint64_t whole, uint64_t &gone) {
-    while (gone < whole) {
-        const progress made = stream_.write(parts);
-        if (made.what == moved::wants_write || made.what == moved::wants_read) break;
-        if (made.what != moved::done) {
+inline bool session::write_at_once(std::span<iovec> parts, uint64_t whole, uint64_t &sent_bytes) {
+    while (sent_bytes < whole) {
+        const io_result result = stream_.write(parts);
+        if (result.status == io_status::wants_write || result.status == io_status::wants_read)
+            break;
+        if (result.status != io_status::done) {
             deaf_ = true;
             if (!starved_) wait_to_read();
             return false;
         }
-        gone += made.bytes;
-        size_t left = made.bytes;
+        sent_bytes += result.bytes;
+        size_t left = result.bytes;
         while (left > 0) {
-            const size_t here = std::min(left, parts[0].iov_len);
+            const size_t taken = std::min(left, parts[0].iov_len);
             parts[0] =
-                part_of(static_cast<char *>(parts[0].iov_base) + here, parts[0].iov_len - here);
-            left -= here;
+                part_of(static_cast<char *>(parts[0].iov_base) + taken, parts[0].iov_len - taken);
+            left -= taken;
             if (parts[0].iov_len == 0) parts = parts.subspan(1);
         }
     }
@@ -243,7 +244,7 @@ inline bool session::write_at_once(std::span<iovec> parts, uint64_t whole, uint6
 
 // Tells the keeper that the session failed. The rest of the session belongs to no one.
 inline void session::leave_keeper(int32_t reason, const std::string &words) {
-    refused_ = true;
+    hidden_ = true;
     if (keeper_) keeper_->failed(*this, reason, words);
     keeper_ = nullptr;
 }
@@ -267,7 +268,7 @@ inline void session::close(bool at_once) {
     if (state_ != state::open) return;
     if (at_once) return end(MOORAGE_WIRE_BY_HOST, "closed by this side");
     outbox_.add(frame::goodbye, written_goodbye(MOORAGE_WIRE_BY_PEER, ""));
-    linger(duration_of(desk_.limits.close_ns));
+    linger(duration_of(context_.limits.close_ns));
 }
 
 // Writes what is queued, shuts down, and waits for the peer to do so too. A socket that closes with
@@ -287,10 +288,11 @@ inline void session::linger(std::chrono::nanoseconds time) {
 inline void session::discard() {
     unsigned char nowhere[16 << 10];
     for (int turns = 0; turns < 64 && state_ == state::finishing; ++turns) {
-        const progress made = stream_.read(nowhere);
-        if (made.what == moved::wants_read || made.what == moved::wants_write)
+        const io_result result = stream_.read(nowhere);
+        if (result.status == io_status::wants_read || result.status == io_status::wants_write)
             return wait_to_read();
-        if (made.what != moved::done) return end(MOORAGE_WIRE_BY_HOST, "closed by this side");
+        if (result.status != io_status::done)
+            return end(MOORAGE_WIRE_BY_HOST, "closed by this side");
     }
     if (state_ == state::finishing) read_later();
 }
@@ -303,13 +305,13 @@ inline void session::end(int32_t reason, std::string words) {
     if (state_ == state::finishing && outbox_.messages() > 0)
         reason = MOORAGE_WIRE_LOST,
         words = std::to_string(outbox_.messages()) + " messages could not be sent before the end";
-    if (!refused_) {
-        moorage_wire_event told = event(MOORAGE_WIRE_CLOSED);
-        told.reason = reason;
-        desk_.events.add(told, {identity_, peer_, std::move(words)});
+    if (!hidden_) {
+        moorage_wire_event report = event(MOORAGE_WIRE_CLOSED);
+        report.reason = reason;
+        context_.events.add(report, {identity_, peer_, std::move(words)});
     }
     drop();
-    if (keeper_) keeper_->over(*this);
+    if (keeper_) keeper_->ended(*this);
 }
 
 }  // namespace tcp_wire

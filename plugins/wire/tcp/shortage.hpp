@@ -20,31 +20,31 @@ public:
     bool short_of_memory() const { return listed_; }
 
 private:
-    friend class shortage;
+    friend class memory_shortage;
     std::shared_ptr<worker> next_;
     bool listed_ = false;
 };
 
-class shortage {
+class memory_shortage {
 public:
-    // Does `work` of `whose`. Calls for another object from within `work` need no guard of their
+    // Does `work` of `owner`. Calls for another object from within `work` need no guard of their
     // own: an exception counts for the object whose work it is.
     template <class Work>
-    void guard(const std::shared_ptr<worker> &whose, Work &&work) {
+    void guard(const std::shared_ptr<worker> &owner, Work &&work) {
         try {
             work();
         } catch (const std::bad_alloc &) {
-            list(whose);
+            list(owner);
         }
     }
-    bool any() const { return first_ != nullptr; }
+    bool has_waiting() const { return first_ != nullptr; }
     void settle() {
         auto rest = std::exchange(first_, nullptr);
         while (rest) {
-            const auto one = std::exchange(rest, nullptr);
-            rest = std::move(one->next_);
-            one->listed_ = false;
-            guard(one, [&] { one->out_of_memory(); });
+            const auto current = std::exchange(rest, nullptr);
+            rest = std::move(current->next_);
+            current->listed_ = false;
+            guard(current, [&] { current->out_of_memory(); });
         }
     }
     void clear() {
@@ -52,10 +52,10 @@ public:
     }
 
 private:
-    void list(const std::shared_ptr<worker> &one) {
-        if (std::exchange(one->listed_, true)) return;
-        one->next_ = std::move(first_);
-        first_ = one;
+    void list(const std::shared_ptr<worker> &worker) {
+        if (std::exchange(worker->listed_, true)) return;
+        worker->next_ = std::move(first_);
+        first_ = worker;
     }
     std::shared_ptr<worker> first_;
 };

@@ -23,37 +23,39 @@ public:
     // In the clear.
     explicit stream(int socket) : socket_(socket) {}
     // Through TLS, as its client or server.
-    stream(int socket, const tls_context &with, bool client)
-        : socket_(socket), tls_(std::make_unique<tls_session>(socket, with, client)) {}
+    stream(int socket, const tls_context &context, bool client)
+        : socket_(socket), tls_(std::make_unique<tls_session>(socket, context, client)) {}
 
     // Call until `done`. In the clear there is nothing to agree on.
-    progress handshake() { return tls_ ? tls_->handshake() : progress{moved::done, 0, {}, 0}; }
+    io_result handshake() {
+        return tls_ ? tls_->handshake() : io_result{io_status::done, 0, {}, 0};
+    }
     // The proved identity of the peer; in the clear "".
     std::string identity() const { return tls_ ? tls_->identity() : std::string(); }
     bool secure() const { return tls_ != nullptr; }
 
-    progress read(std::span<unsigned char> into) {
-        if (tls_) return tls_->read(into);
+    io_result read(std::span<unsigned char> buffer) {
+        if (tls_) return tls_->read(buffer);
         for (;;) {
-            const ssize_t got = ::recv(socket_, into.data(), into.size(), 0);
-            if (got > 0) return {moved::done, static_cast<size_t>(got), {}, 0};
-            if (got == 0) return {moved::ended, 0, {}, 0};
-            if (errno != EINTR) return blocked_or(errno, moved::wants_read);
+            const ssize_t got = ::recv(socket_, buffer.data(), buffer.size(), 0);
+            if (got > 0) return {io_status::done, static_cast<size_t>(got), {}, 0};
+            if (got == 0) return {io_status::ended, 0, {}, 0};
+            if (errno != EINTR) return blocked_or(errno, io_status::wants_read);
         }
     }
     // Returns how many bytes were taken. Taken bytes may still need a flush.
-    progress write(std::span<const iovec> parts) {
+    io_result write(std::span<const iovec> parts) {
         if (tls_) return tls_->write(parts);
         msghdr message{};
         message.msg_iov = const_cast<iovec *>(parts.data());
         message.msg_iovlen = parts.size();
         for (;;) {
             const ssize_t sent = ::sendmsg(socket_, &message, MSG_NOSIGNAL);
-            if (sent >= 0) return {moved::done, static_cast<size_t>(sent), {}, 0};
-            if (errno != EINTR) return blocked_or(errno, moved::wants_write);
+            if (sent >= 0) return {io_status::done, static_cast<size_t>(sent), {}, 0};
+            if (errno != EINTR) return blocked_or(errno, io_status::wants_write);
         }
     }
-    progress flush() { return tls_ ? tls_->flush() : progress{moved::done, 0, {}, 0}; }
+    io_result flush() { return tls_ ? tls_->flush() : io_result{io_status::done, 0, {}, 0}; }
     bool flushed() const { return !tls_ || tls_->flushed(); }
     // Bytes that were read from the socket but not asked for yet. No event reports them.
     bool has_pending() const { return tls_ && tls_->has_pending(); }
@@ -64,9 +66,9 @@ public:
     }
 
 private:
-    static progress blocked_or(int code, moved what) {
-        if (code == EAGAIN || code == EWOULDBLOCK) return {what, 0, {}, 0};
-        return {moved::failed, 0, std::strerror(code), MOORAGE_WIRE_LOST};
+    static io_result blocked_or(int code, io_status status) {
+        if (code == EAGAIN || code == EWOULDBLOCK) return {status, 0, {}, 0};
+        return {io_status::failed, 0, std::strerror(code), MOORAGE_WIRE_LOST};
     }
 
     int socket_;
@@ -96,10 +98,10 @@ inline void set_pace(int socket, uint64_t bytes_per_s) {
 
 // None if the kernel does not tell.
 inline std::optional<acknowledgements> look_at(int socket) {
-    tcp_info now{};
-    socklen_t bytes = sizeof(now);
-    if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &now, &bytes) != 0) return std::nullopt;
-    return acknowledgements{now.tcpi_unacked, now.tcpi_last_ack_recv, now.tcpi_probes};
+    tcp_info info{};
+    socklen_t bytes = sizeof(info);
+    if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return std::nullopt;
+    return acknowledgements{info.tcpi_unacked, info.tcpi_last_ack_recv, info.tcpi_probes};
 }
 
 }  // namespace tcp_wire

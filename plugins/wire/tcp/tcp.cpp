@@ -52,17 +52,18 @@ public:
     };
 
     explicit tcp_policy(const moorage::setup &setup) : engine_wire(setup) {
-        set_.tls = setup.text("security") == "tls";
-        set_.open_network = setup.flag("open_network");
-        set_.certificate = setup.text("certificate");
-        set_.key = setup.text("key");
-        set_.ca = setup.text("ca");
-        set_.revoked = setup.text("revoked");
+        settings_.tls = setup.text("security") == "tls";
+        settings_.open_network = setup.flag("open_network");
+        settings_.certificate = setup.text("certificate");
+        settings_.key = setup.text("key");
+        settings_.ca = setup.text("ca");
+        settings_.revoked = setup.text("revoked");
     }
     void open(const moorage_wire_limits &limits) {
-        for (const auto &[key, file] :
-             {std::pair{"certificate", &set_.certificate}, {"key", &set_.key}, {"ca", &set_.ca}})
-            if (set_.tls && file->empty())
+        for (const auto &[key, file] : {std::pair{"certificate", &settings_.certificate},
+                                        {"key", &settings_.key},
+                                        {"ca", &settings_.ca}})
+            if (settings_.tls && file->empty())
                 throw std::invalid_argument(std::string("security = \"tls\" needs ") + key +
                                             ", a PEM file");
         engine_wire::open(limits);

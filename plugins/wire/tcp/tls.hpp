@@ -29,10 +29,10 @@
 
 namespace tcp_wire {
 
-enum class moved { done, wants_read, wants_write, ended, failed };
+enum class io_status { done, wants_read, wants_write, ended, failed };
 // The result of a read, write or handshake. After a failure `reason` is wire.h's, with `words`.
-struct progress {
-    moved what;
+struct io_result {
+    io_status status;
     size_t bytes;
     std::string words;
     int32_t reason;
@@ -40,40 +40,40 @@ struct progress {
 
 // A socket for OpenSSL. OpenSSL's own would raise SIGPIPE if the peer is gone.
 namespace quiet_socket {
-inline int descriptor(BIO *of) {
-    return static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(of)));
+inline int descriptor(BIO *bio) {
+    return static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio)));
 }
-inline int write(BIO *to, const char *bytes, int count) {
-    BIO_clear_retry_flags(to);
-    const ssize_t sent = ::send(descriptor(to), bytes, static_cast<size_t>(count), MSG_NOSIGNAL);
+inline int write(BIO *bio, const char *bytes, int count) {
+    BIO_clear_retry_flags(bio);
+    const ssize_t sent = ::send(descriptor(bio), bytes, static_cast<size_t>(count), MSG_NOSIGNAL);
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-        BIO_set_retry_write(to);
+        BIO_set_retry_write(bio);
     return static_cast<int>(sent);
 }
-inline int read(BIO *from, char *bytes, int count) {
-    BIO_clear_retry_flags(from);
-    const ssize_t got = ::recv(descriptor(from), bytes, static_cast<size_t>(count), 0);
+inline int read(BIO *bio, char *bytes, int count) {
+    BIO_clear_retry_flags(bio);
+    const ssize_t got = ::recv(descriptor(bio), bytes, static_cast<size_t>(count), 0);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-        BIO_set_retry_read(from);
+        BIO_set_retry_read(bio);
     return static_cast<int>(got);
 }
 inline long control(BIO *, int command, long, void *) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
 inline const BIO_METHOD *method() {
-    static const BIO_METHOD *made = [] {
+    static const BIO_METHOD *socket_method = [] {
         BIO_METHOD *m = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "quiet socket");
         BIO_meth_set_write(m, write);
         BIO_meth_set_read(m, read);
         BIO_meth_set_ctrl(m, control);
         return m;
     }();
-    return made;
+    return socket_method;
 }
 inline BIO *make(int socket) {
-    BIO *made = BIO_new(method());
-    if (!made) throw std::bad_alloc();
-    BIO_set_data(made, reinterpret_cast<void *>(static_cast<intptr_t>(socket)));
-    BIO_set_init(made, 1);
-    return made;
+    BIO *bio = BIO_new(method());
+    if (!bio) throw std::bad_alloc();
+    BIO_set_data(bio, reinterpret_cast<void *>(static_cast<intptr_t>(socket)));
+    BIO_set_init(bio, 1);
+    return bio;
 }
 }  // namespace quiet_socket
 
@@ -85,10 +85,11 @@ public:
         : context_(boost::asio::ssl::context::tlsv13) {
         namespace ssl = boost::asio::ssl;
         boost::system::error_code failed;
-        const auto check = [&](const char *what, const std::string &file) {
+        const auto check = [&](const char *setting, const std::string &file) {
             if (failed)
-                throw std::invalid_argument(std::string(what) + " " + file + " cannot be used: " +
-                                            reason(file, static_cast<uint32_t>(failed.value())));
+                throw std::invalid_argument(
+                    std::string(setting) + " " + file +
+                    " cannot be used: " + reason(file, static_cast<uint32_t>(failed.value())));
         };
         context_.use_certificate_chain_file(certificate, failed);
         check("certificate", certificate);
@@ -110,17 +111,17 @@ public:
 private:
     // Refuses peers that the authority has revoked, and every peer once the list is out of date.
     void take_revoked(const std::string &file) {
-        const std::unique_ptr<BIO, decltype(&BIO_free)> in(BIO_new_file(file.c_str(), "r"),
-                                                           BIO_free);
+        const std::unique_ptr<BIO, decltype(&BIO_free)> input(BIO_new_file(file.c_str(), "r"),
+                                                              BIO_free);
         const std::unique_ptr<X509_CRL, decltype(&X509_CRL_free)> list(
-            in ? PEM_read_bio_X509_CRL(in.get(), nullptr, nullptr, nullptr) : nullptr,
+            input ? PEM_read_bio_X509_CRL(input.get(), nullptr, nullptr, nullptr) : nullptr,
             X509_CRL_free);
         if (!list)
             throw std::invalid_argument("revoked " + file +
                                         " cannot be used: " + reason(file, ERR_peek_last_error()));
-        X509_STORE *const of = SSL_CTX_get_cert_store(raw());
-        X509_STORE_add_crl(of, list.get());
-        X509_STORE_set_flags(of, X509_V_FLAG_CRL_CHECK);
+        X509_STORE *const store = SSL_CTX_get_cert_store(raw());
+        X509_STORE_add_crl(store, list.get());
+        X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK);
     }
     // If OpenSSL has no words, the file cannot be read.
     static std::string reason(const std::string &file, unsigned long code) {
@@ -133,32 +134,33 @@ private:
 
 class tls_session {
 public:
-    tls_session(int socket, const tls_context &with, bool client) : ssl_(SSL_new(with.raw())) {
+    tls_session(int socket, const tls_context &context, bool client)
+        : ssl_(SSL_new(context.raw())) {
         if (!ssl_) throw std::bad_alloc();
         BIO *bio = quiet_socket::make(socket);
         SSL_set_bio(ssl_.get(), bio, bio);
         client ? SSL_set_connect_state(ssl_.get()) : SSL_set_accept_state(ssl_.get());
     }
 
-    progress handshake() {
+    io_result handshake() {
         ERR_clear_error();
         errno = 0;
         const int answer = SSL_do_handshake(ssl_.get());
-        if (answer == 1) return {moved::done, 0, {}, 0};
+        if (answer == 1) return {io_status::done, 0, {}, 0};
         return stopped(answer);
     }
-    progress read(std::span<unsigned char> into) {
+    io_result read(std::span<unsigned char> buffer) {
         ERR_clear_error();
         errno = 0;
         size_t got = 0;
-        const int answer = SSL_read_ex(ssl_.get(), into.data(), into.size(), &got);
-        if (answer == 1) return {moved::done, got, {}, 0};
+        const int answer = SSL_read_ex(ssl_.get(), buffer.data(), buffer.size(), &got);
+        if (answer == 1) return {io_status::done, got, {}, 0};
         return stopped(answer);
     }
     // Copies up to one record and sends it, because two writes would be two records.
-    progress write(std::span<const iovec> parts) {
+    io_result write(std::span<const iovec> parts) {
         if (!flushed()) {
-            if (progress first = flush(); first.what != moved::done) return first;
+            if (io_result first = flush(); first.status != io_status::done) return first;
         }
         size_t taken = 0;
         for (const iovec &part : parts) {
@@ -167,12 +169,12 @@ public:
             end_ += fits, taken += fits;
             if (end_ == record_.size()) break;
         }
-        progress sent = flush();
-        if (sent.what == moved::failed || sent.what == moved::ended) return sent;
-        return {moved::done, taken, {}, 0};
+        io_result sent = flush();
+        if (sent.status == io_status::failed || sent.status == io_status::ended) return sent;
+        return {io_status::done, taken, {}, 0};
     }
     bool flushed() const { return begin_ == end_; }
-    progress flush() {
+    io_result flush() {
         while (!flushed()) {
             ERR_clear_error();
             errno = 0;
@@ -183,7 +185,7 @@ public:
             begin_ += sent;
         }
         begin_ = end_ = 0;
-        return {moved::done, 0, {}, 0};
+        return {io_status::done, 0, {}, 0};
     }
     bool has_pending() const { return SSL_has_pending(ssl_.get()) == 1; }
     // Says goodbye to the peer's TLS and does not wait for its answer.
@@ -219,41 +221,42 @@ public:
     }
 
 private:
-    progress stopped(int answer) {
+    io_result stopped(int answer) {
         const int system_error = errno;
         switch (SSL_get_error(ssl_.get(), answer)) {
             case SSL_ERROR_WANT_READ:
-                return {moved::wants_read, 0, {}, 0};
+                return {io_status::wants_read, 0, {}, 0};
             case SSL_ERROR_WANT_WRITE:
-                return {moved::wants_write, 0, {}, 0};
+                return {io_status::wants_write, 0, {}, 0};
             case SSL_ERROR_ZERO_RETURN:
-                return {moved::ended, 0, {}, 0};
+                return {io_status::ended, 0, {}, 0};
             case SSL_ERROR_SYSCALL:
-                if (system_error == 0) return {moved::ended, 0, {}, 0};
-                return {moved::failed, 0, std::strerror(system_error), MOORAGE_WIRE_LOST};
+                if (system_error == 0) return {io_status::ended, 0, {}, 0};
+                return {io_status::failed, 0, std::strerror(system_error), MOORAGE_WIRE_LOST};
             default:
                 return refused();
         }
     }
     // An error of TLS itself: the side at fault, in words.
-    progress refused() {
+    io_result refused() {
         const unsigned long code = ERR_peek_last_error();
         ERR_clear_error();
         const int reason = ERR_GET_REASON(code);
-        if (reason == SSL_R_UNEXPECTED_EOF_WHILE_READING) return {moved::ended, 0, {}, 0};
+        if (reason == SSL_R_UNEXPECTED_EOF_WHILE_READING) return {io_status::ended, 0, {}, 0};
         const char *said = ERR_reason_error_string(code);
         const std::string words = said ? said : "no reason given";
         if (const long verified = SSL_get_verify_result(ssl_.get()); verified != X509_V_OK)
-            return {moved::failed, 0,
+            return {io_status::failed, 0,
                     std::string("the peer's certificate is refused: ") +
                         X509_verify_cert_error_string(verified),
                     MOORAGE_WIRE_STRANGER};
         if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
-            return {moved::failed, 0, "the peer shows no certificate", MOORAGE_WIRE_STRANGER};
+            return {io_status::failed, 0, "the peer shows no certificate", MOORAGE_WIRE_STRANGER};
         if (reason > SSL_AD_REASON_OFFSET && reason < SSL_AD_REASON_OFFSET + 256)
-            return {moved::failed, 0, "the peer refuses this side: " + words,
+            return {io_status::failed, 0, "the peer refuses this side: " + words,
                     MOORAGE_WIRE_STRANGER};
-        return {moved::failed, 0, "no TLS 1.3 with this peer: " + words, MOORAGE_WIRE_MALFORMED};
+        return {io_status::failed, 0, "no TLS 1.3 with this peer: " + words,
+                MOORAGE_WIRE_MALFORMED};
     }
 
     struct freed {

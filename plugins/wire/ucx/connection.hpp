@@ -31,7 +31,7 @@ struct waiting_message {
 
 // A message that arrived: UCX's memory, or a copy if that is badly aligned.
 struct lent_message {
-    void *of_ucx = nullptr;
+    void *ucx_data = nullptr;
     std::unique_ptr<uint64_t[]> copy;
     const void *data = nullptr;
     uint64_t bytes = 0;
@@ -39,7 +39,7 @@ struct lent_message {
 };
 
 struct connection {
-    enum class stand : uint8_t {
+    enum class connection_state : uint8_t {
         dialing,   // hello is under way, or its answer
         greeting,  // a peer connected, and its hello is awaited
         open,
@@ -49,17 +49,17 @@ struct connection {
         dying      // its end point is being closed
     };
     uint64_t token = 0;
-    stand stands = stand::dialing;
+    connection_state state = connection_state::dialing;
     bool dialed = false, listed = false;  // listed: CONNECTED or ACCEPTED was reported
     ucp_ep_h end_point = nullptr;
     void *closing = nullptr;  // the request, while dying
     int32_t channel = MOORAGE_WIRE_CALLS;
-    uint64_t listener = 0, due_ns = MOORAGE_NEVER;
+    uint64_t listener = 0, deadline_ns = MOORAGE_NEVER;
     std::string address;
     std::vector<place> more_places;  // to be tried next
 
     // Towards the other end.
-    uint64_t peer = 0;  // its token
+    uint64_t peer_token = 0;  // its token
     uint64_t send_bytes_max = 0, window = 0, granted_all = 0;
     uint64_t next_place = 0;
     std::deque<waiting_message> waiting;

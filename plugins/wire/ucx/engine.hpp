@@ -38,12 +38,12 @@ public:
 
     uint64_t listen(std::string_view text, std::string &bound);
     uint64_t connect(const moorage::wire_target &target);
-    uint32_t send(uint64_t to, std::span<const moorage_wire_part> parts, uint64_t user,
+    uint32_t send(uint64_t number, std::span<const moorage_wire_part> parts, uint64_t user,
                   std::string &refused);
-    uint32_t poll(std::span<moorage_wire_event> out, uint64_t wait_ns);
+    uint32_t poll(std::span<moorage_wire_event> events, uint64_t wait_ns);
     void wake() {
-        const uint64_t one = 1;
-        if (!woken_.exchange(true)) (void)!::write(waker_, &one, sizeof(one));
+        const uint64_t increment = 1;
+        if (!woken_.exchange(true)) (void)!::write(waker_, &increment, sizeof(increment));
     }
     void release(uint64_t message);
     void close(uint64_t number, bool at_once);
@@ -52,7 +52,7 @@ private:
     struct listener {
         uint64_t number = 0;
         ucp_listener_h handle = nullptr;
-        engine *of = nullptr;
+        engine *owner = nullptr;
     };
     struct caller {  // a connecting peer
         uint64_t listener;
@@ -62,16 +62,16 @@ private:
     };
     struct greeting {  // hello or welcome
         head said;
-        ucp_ep_h from;
+        ucp_ep_h end_point;
     };
-    struct sending {  // memory that UCX reads until it is done
-        engine *of;
+    struct outgoing_message {  // memory that UCX reads until it is done
+        engine *owner;
         uint64_t connection = 0, user = 0, bytes = 0;
-        bool of_host = false;
+        bool from_host = false;
         head said;
         std::vector<ucp_dt_iov> parts;
     };
-    struct told {
+    struct reported_event {
         moorage_wire_event event;
         std::string address, words;
     };
@@ -80,20 +80,20 @@ private:
 
     static void check(const moorage_wire_limits &limits);
     static ucs_status_t arrived(void *self, const void *header, size_t header_bytes, void *data,
-                                size_t bytes, const ucp_am_recv_param_t *how);
+                                size_t bytes, const ucp_am_recv_param_t *params);
     static void called(ucp_conn_request_h request, void *listener);
-    static void failed(void *self, ucp_ep_h end_point, ucs_status_t why);
-    static void sent(void *request, ucs_status_t why, void *of);
+    static void failed(void *self, ucp_ep_h end_point, ucs_status_t status);
+    static void sent(void *request, ucs_status_t status, void *user_data);
 
     connection *find(uint64_t number) {
-        entry *one = entries_.find(number);
-        auto *open = one ? std::get_if<std::unique_ptr<connection>>(one) : nullptr;
+        entry *entry = entries_.find(number);
+        auto *open = entry ? std::get_if<std::unique_ptr<connection>>(entry) : nullptr;
         return open ? open->get() : nullptr;
     }
     template <class Work>
-    void each(Work &&work) {
-        entries_.each([&](entry &one) {
-            if (auto *open = std::get_if<std::unique_ptr<connection>>(&one)) work(**open);
+    void for_each_connection(Work &&work) {
+        entries_.for_each([&](entry &entry) {
+            if (auto *open = std::get_if<std::unique_ptr<connection>>(&entry)) work(**open);
         });
     }
     connection &add();
@@ -109,29 +109,29 @@ private:
         return std::min(limits_.receive_bytes_max / 4,
                         window_of(channel) - limits_.message_bytes_max[channel] - message_cost);
     }
-    void take_data(connection &at, const head &said, void *data, size_t bytes, bool &keeps);
-    void tell_in_order(connection &at, uint64_t place, uint64_t message);
-    void say(connection &at, frame kind, uint64_t value);
-    bool give(connection &at, waiting_message &what);
-    uint32_t hand_over(connection &at, std::unique_ptr<sending> what, bool reply);
-    void send_waiting(connection &at);
-    void done(const sending &what);
-    void grant(connection &at);
-    bool dial_next(connection &at);
-    void accept(const caller &who);
-    void greet(const greeting &by);
-    void end(connection &at, int32_t reason, const std::string &words);
-    void begin_death(connection &at);
+    void take_data(connection &peer, const head &said, void *data, size_t bytes, bool &keeps);
+    void tell_in_order(connection &peer, uint64_t place, uint64_t message);
+    void say(connection &peer, frame kind, uint64_t value);
+    bool give(connection &peer, waiting_message &message);
+    uint32_t hand_over(connection &peer, std::unique_ptr<outgoing_message> outgoing, bool reply);
+    void send_waiting(connection &peer);
+    void done(const outgoing_message &outgoing);
+    void grant(connection &peer);
+    bool dial_next(connection &peer);
+    void accept(const caller &caller);
+    void greet(const greeting &greeting);
+    void end(connection &peer, int32_t reason, const std::string &words);
+    void begin_death(connection &peer);
     void step();
-    void watch(connection &at, uint64_t now);
-    void remove(connection &at);
-    void tell_open(connection &at);
+    void watch(connection &peer, uint64_t now);
+    void remove(connection &peer);
+    void tell_open(connection &peer);
     void turn_away(uint64_t listener, int32_t reason, const std::string &address,
                    const std::string &words);
-    uint64_t due_ns();
+    uint64_t next_deadline_ns();
     void sleep(uint64_t until_ns);
 
-    const settings set_;
+    const settings settings_;
     const moorage_wire_limits limits_;
     const trusted_networks trusted_;
     const library ucx_;
@@ -141,15 +141,15 @@ private:
     tcp_wire::numbered<entry, 1> entries_;
     tcp_wire::numbered<lent_message, 2> lent_;
     uint32_t connections_ = 0, handshakes_ = 0;
-    wire::handshake_limits beginnings_;
+    wire::handshake_limits handshake_limits_;
     // Noted by callbacks.
     std::vector<caller> callers_;
     std::vector<greeting> greetings_;
     std::vector<std::pair<ucp_ep_h, std::string>> failures_;
-    std::deque<told> events_;
-    std::deque<told> shown_;  // the host may read their texts
+    std::deque<reported_event> events_;
+    std::deque<reported_event> shown_;  // the host may read their texts
     std::atomic<bool> woken_ = false;
-    bool over_ = false;
+    bool destroying_ = false;
 };
 
 }  // namespace ucx_wire

@@ -6,162 +6,166 @@ namespace ucx_wire {
 // Ends -------------------------------------------------------------------------------------------
 
 inline void engine::close(uint64_t number, bool at_once) {
-    entry *const one = entries_.find(number);
-    if (!one) return;
-    if (auto *const open = std::get_if<std::unique_ptr<listener>>(one)) {
-        for (const caller &who : callers_)
-            if (who.listener == number) ucx_.ucp_listener_reject((*open)->handle, who.request);
-        std::erase_if(callers_, [&](const caller &who) { return who.listener == number; });
+    entry *const entry = entries_.find(number);
+    if (!entry) return;
+    if (auto *const open = std::get_if<std::unique_ptr<listener>>(entry)) {
+        for (const caller &waiting_caller : callers_)
+            if (waiting_caller.listener == number)
+                ucx_.ucp_listener_reject((*open)->handle, waiting_caller.request);
+        std::erase_if(callers_, [&](const caller &waiting_caller) {
+            return waiting_caller.listener == number;
+        });
         ucx_.ucp_listener_destroy((*open)->handle);
         entries_.remove(number);
-        told made{};
-        made.event.kind = MOORAGE_WIRE_CLOSED;
-        made.event.connection = number;
-        made.event.reason = MOORAGE_WIRE_BY_HOST;
-        made.words = "closed by this side";
-        events_.push_back(std::move(made));
+        reported_event report{};
+        report.event.kind = MOORAGE_WIRE_CLOSED;
+        report.event.connection = number;
+        report.event.reason = MOORAGE_WIRE_BY_HOST;
+        report.words = "closed by this side";
+        events_.push_back(std::move(report));
         return;
     }
-    connection &at = *find(number);
-    if (at.stands >= connection::stand::closing) return;
+    connection &peer = *find(number);
+    if (peer.state >= connection::connection_state::closing) return;
     // Only SENT and CLOSED of the connection are still reported.
-    std::erase_if(events_, [&](const told &news) {
-        if (news.event.connection != number || news.event.kind != MOORAGE_WIRE_MESSAGE)
+    std::erase_if(events_, [&](const reported_event &queued) {
+        if (queued.event.connection != number || queued.event.kind != MOORAGE_WIRE_MESSAGE)
             return false;
-        release(news.event.message);
+        release(queued.event.message);
         return true;
     });
-    at.reason = MOORAGE_WIRE_BY_HOST;
-    at.words = "closed by this side";
-    if (at_once || at.stands != connection::stand::open) return begin_death(at);
-    at.stands = connection::stand::closing;
-    at.due_ns = now_ns() + limits_.close_ns;
+    peer.reason = MOORAGE_WIRE_BY_HOST;
+    peer.words = "closed by this side";
+    if (at_once || peer.state != connection::connection_state::open) return begin_death(peer);
+    peer.state = connection::connection_state::closing;
+    peer.deadline_ns = now_ns() + limits_.close_ns;
 }
 
 // The first reason counts.
-inline void engine::end(connection &at, int32_t reason, const std::string &words) {
-    if (at.reason == 0) at.reason = reason, at.words = words;
-    begin_death(at);
+inline void engine::end(connection &peer, int32_t reason, const std::string &words) {
+    if (peer.reason == 0) peer.reason = reason, peer.words = words;
+    begin_death(peer);
 }
 
-inline void engine::begin_death(connection &at) {
-    if (at.stands == connection::stand::dying) return;
-    const bool answers = at.stands == connection::stand::farewell;
-    if (at.stands == connection::stand::greeting) {
+inline void engine::begin_death(connection &peer) {
+    if (peer.state == connection::connection_state::dying) return;
+    const bool answers = peer.state == connection::connection_state::farewell;
+    if (peer.state == connection::connection_state::greeting) {
         --handshakes_;
-        at.quiet = true;
-        turn_away(at.listener,
-                  at.reason == MOORAGE_WIRE_BY_HOST ? int32_t{MOORAGE_WIRE_LOST} : at.reason,
-                  at.address, at.words);
+        peer.quiet = true;
+        turn_away(peer.listener,
+                  peer.reason == MOORAGE_WIRE_BY_HOST ? int32_t{MOORAGE_WIRE_LOST} : peer.reason,
+                  peer.address, peer.words);
     }
-    at.stands = connection::stand::dying;
-    at.waiting.clear();
-    for (const auto &[place, message] : at.early) lent_.remove(message);
-    at.early.clear();
-    if (!at.end_point) return;
-    ucp_request_param_t how{};
-    how.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-    how.flags = answers ? 0 : static_cast<uint32_t>(UCP_EP_CLOSE_FLAG_FORCE);
-    void *const request = ucx_.ucp_ep_close_nbx(at.end_point, &how);
-    at.end_point = nullptr;
-    at.due_ns = now_ns() + limits_.close_ns;
-    if (UCS_PTR_IS_PTR(request)) at.closing = request;
+    peer.state = connection::connection_state::dying;
+    peer.waiting.clear();
+    for (const auto &[place, message] : peer.early) lent_.remove(message);
+    peer.early.clear();
+    if (!peer.end_point) return;
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    params.flags = answers ? 0 : static_cast<uint32_t>(UCP_EP_CLOSE_FLAG_FORCE);
+    void *const request = ucx_.ucp_ep_close_nbx(peer.end_point, &params);
+    peer.end_point = nullptr;
+    peer.deadline_ns = now_ns() + limits_.close_ns;
+    if (UCS_PTR_IS_PTR(request)) peer.closing = request;
 }
 
-inline void engine::remove(connection &at) {
-    if (!at.quiet) {
-        told made{};
-        made.event.kind = MOORAGE_WIRE_CLOSED;
-        made.event.connection = at.token;
-        made.event.reason = at.reason;
-        made.words = at.words;
-        events_.push_back(std::move(made));
+inline void engine::remove(connection &peer) {
+    if (!peer.quiet) {
+        reported_event report{};
+        report.event.kind = MOORAGE_WIRE_CLOSED;
+        report.event.connection = peer.token;
+        report.event.reason = peer.reason;
+        report.words = peer.words;
+        events_.push_back(std::move(report));
     }
     --connections_;
-    entries_.remove(at.token);
+    entries_.remove(peer.token);
 }
 
-inline void engine::watch(connection &at, uint64_t now) {
-    using stand = connection::stand;
-    if (at.stands == stand::open) {
-        send_waiting(at);
-        if (at.goodbye_place == at.awaited_place) {
-            at.reason = MOORAGE_WIRE_BY_PEER, at.words = "closed by the other side";
-            at.due_ns = now + limits_.close_ns;
-            say(at, frame::goodbye, at.next_place);
-            at.stands = stand::farewell;
+inline void engine::watch(connection &peer, uint64_t now) {
+    using connection_state = connection::connection_state;
+    if (peer.state == connection_state::open) {
+        send_waiting(peer);
+        if (peer.goodbye_place == peer.awaited_place) {
+            peer.reason = MOORAGE_WIRE_BY_PEER, peer.words = "closed by the other side";
+            peer.deadline_ns = now + limits_.close_ns;
+            say(peer, frame::goodbye, peer.next_place);
+            peer.state = connection_state::farewell;
         }
     }
-    if (at.stands == stand::farewell && at.under_way == 0) begin_death(at);
-    if (at.stands == stand::closing) {
-        send_waiting(at);
-        if (at.waiting.empty() && at.under_way == 0) {
-            say(at, frame::goodbye, at.next_place);
-            at.stands = stand::flushing;
+    if (peer.state == connection_state::farewell && peer.under_way == 0) begin_death(peer);
+    if (peer.state == connection_state::closing) {
+        send_waiting(peer);
+        if (peer.waiting.empty() && peer.under_way == 0) {
+            say(peer, frame::goodbye, peer.next_place);
+            peer.state = connection_state::flushing;
         }
     }
     // Waits until the other end has taken everything and says so.
-    if (at.stands == stand::flushing && at.goodbye_place != MOORAGE_NEVER) begin_death(at);
-    if (at.stands != stand::dying && now >= at.due_ns) {
-        if (at.stands == stand::dialing)
-            end(at, MOORAGE_WIRE_UNREACHABLE, at.address + ": no answer in time");
-        else if (at.stands == stand::greeting)
-            end(at, MOORAGE_WIRE_TOO_SLOW, "no greeting in time");
+    if (peer.state == connection_state::flushing && peer.goodbye_place != MOORAGE_NEVER)
+        begin_death(peer);
+    if (peer.state != connection_state::dying && now >= peer.deadline_ns) {
+        if (peer.state == connection_state::dialing)
+            end(peer, MOORAGE_WIRE_UNREACHABLE, peer.address + ": no answer in time");
+        else if (peer.state == connection_state::greeting)
+            end(peer, MOORAGE_WIRE_TOO_SLOW, "no greeting in time");
         else
-            begin_death(at);
+            begin_death(peer);
     }
-    if (at.stands != stand::dying) return;
-    if (at.closing && now < at.due_ns &&
-        ucx_.ucp_request_check_status(at.closing) == UCS_INPROGRESS)
+    if (peer.state != connection_state::dying) return;
+    if (peer.closing && now < peer.deadline_ns &&
+        ucx_.ucp_request_check_status(peer.closing) == UCS_INPROGRESS)
         return;
     // UCX may not end it in time (ucx#8738). It is then freed when UCX ends it.
-    if (at.closing) ucx_.ucp_request_free(std::exchange(at.closing, nullptr));
-    remove(at);
+    if (peer.closing) ucx_.ucp_request_free(std::exchange(peer.closing, nullptr));
+    remove(peer);
 }
 
 // Moving -----------------------------------------------------------------------------------------
 
 inline void engine::step() {
-    for (const caller &who : std::exchange(callers_, {})) accept(who);
-    for (const greeting &by : std::exchange(greetings_, {})) greet(by);
-    for (const auto &one : std::exchange(failures_, {}))
-        each([&](connection &at) {
-            if (at.end_point != one.first || !one.first) return;
-            if (at.stands == connection::stand::dialing && !at.more_places.empty()) {
-                ucp_request_param_t how{};
-                how.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-                how.flags = UCP_EP_CLOSE_FLAG_FORCE;
-                void *const request = ucx_.ucp_ep_close_nbx(at.end_point, &how);
+    for (const caller &caller : std::exchange(callers_, {})) accept(caller);
+    for (const greeting &greeting : std::exchange(greetings_, {})) greet(greeting);
+    for (const auto &failure : std::exchange(failures_, {}))
+        for_each_connection([&](connection &peer) {
+            if (peer.end_point != failure.first || !failure.first) return;
+            if (peer.state == connection::connection_state::dialing && !peer.more_places.empty()) {
+                ucp_request_param_t params{};
+                params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+                params.flags = UCP_EP_CLOSE_FLAG_FORCE;
+                void *const request = ucx_.ucp_ep_close_nbx(peer.end_point, &params);
                 if (UCS_PTR_IS_PTR(request)) ucx_.ucp_request_free(request);
-                dial_next(at);
+                dial_next(peer);
                 return;
             }
-            const bool begun = at.listed;
-            end(at, begun ? MOORAGE_WIRE_LOST : MOORAGE_WIRE_UNREACHABLE,
-                at.address + ": " + one.second);
+            const bool begun = peer.listed;
+            end(peer, begun ? MOORAGE_WIRE_LOST : MOORAGE_WIRE_UNREACHABLE,
+                peer.address + ": " + failure.second);
         });
     const uint64_t now = now_ns();
-    each([&](connection &at) { watch(at, now); });
+    for_each_connection([&](connection &peer) { watch(peer, now); });
 }
 
-inline uint64_t engine::due_ns() {
+inline uint64_t engine::next_deadline_ns() {
     uint64_t due = MOORAGE_NEVER;
-    each([&](const connection &at) { due = std::min(due, at.due_ns); });
+    for_each_connection([&](const connection &peer) { due = std::min(due, peer.deadline_ns); });
     return due;
 }
 
 inline void engine::sleep(uint64_t until_ns) {
     if (ucx_.ucp_worker_arm(worker_) != UCS_OK) return;  // there is work to do
-    const uint64_t now = now_ns(), due = std::min(until_ns, due_ns());
+    const uint64_t now = now_ns(), due = std::min(until_ns, next_deadline_ns());
     constexpr uint64_t longest_ms = 60'000;
     const uint64_t ms = due <= now ? 0 : std::min((due - now) / 1'000'000 + 1, longest_ms);
-    pollfd both[] = {{worker_socket_, POLLIN, 0}, {waker_, POLLIN, 0}};
-    ::poll(both, 2, static_cast<int>(ms));
+    pollfd descriptors[] = {{worker_socket_, POLLIN, 0}, {waker_, POLLIN, 0}};
+    ::poll(descriptors, 2, static_cast<int>(ms));
     uint64_t count = 0;
-    if ((both[1].revents & POLLIN) != 0) (void)!::read(waker_, &count, sizeof(count));
+    if ((descriptors[1].revents & POLLIN) != 0) (void)!::read(waker_, &count, sizeof(count));
 }
 
-inline uint32_t engine::poll(std::span<moorage_wire_event> out, uint64_t wait_ns) {
+inline uint32_t engine::poll(std::span<moorage_wire_event> events, uint64_t wait_ns) {
     shown_.clear();
     const uint64_t begun = now_ns();
     const uint64_t end_ns = wait_ns > MOORAGE_NEVER - begun ? MOORAGE_NEVER : begun + wait_ns;
@@ -174,20 +178,20 @@ inline uint32_t engine::poll(std::span<moorage_wire_event> out, uint64_t wait_ns
         if (!events_.empty() || woken_.exchange(false) || (wait_ns == 0 && first)) break;
         const uint64_t now = now_ns();
         if (now >= end_ns) break;
-        if (now - begun < set_.poll_us * 1000)
+        if (now - begun < settings_.poll_us * 1000)
             ::sched_yield();
         else
             sleep(end_ns);
     }
     uint32_t count = 0;
-    for (; count < out.size() && !events_.empty(); ++count) {
+    for (; count < events.size() && !events_.empty(); ++count) {
         shown_.push_back(std::move(events_.front()));
         events_.pop_front();
-        told &one = shown_.back();
-        out[count] = one.event;
-        out[count].plugin_identity = "";
-        out[count].plugin_address = one.address.c_str();
-        out[count].plugin_text = one.words.c_str();
+        reported_event &report = shown_.back();
+        events[count] = report.event;
+        events[count].plugin_identity = "";
+        events[count].plugin_address = report.address.c_str();
+        events[count].plugin_text = report.words.c_str();
     }
     return count;
 }

@@ -29,7 +29,7 @@ struct head {
     uint32_t magic = ucx_wire::magic;
     uint16_t version = ucx_wire::version;
     frame kind = frame::data;
-    uint64_t to = 0;       // token of the receiver; hello: 0
+    uint64_t receiver = 0;  // token of the receiver; hello: 0
     uint64_t value = 0;    // hello, welcome: the sender's token; data, goodbye: place; grant: bytes
     uint32_t channel = 0;  // hello
     uint32_t zero = 0;
@@ -39,11 +39,11 @@ struct head {
 static_assert(sizeof(head) == 48);
 
 // Whether the bytes are a head. The receiver checks the length of what follows.
-inline bool read_head(const void *from, size_t bytes, head &out) {
+inline bool read_head(const void *data, size_t bytes, head &header) {
     if (bytes != sizeof(head)) return false;
-    std::memcpy(&out, from, sizeof(head));
-    return out.magic == magic && out.version == version && out.zero == 0 &&
-           out.kind >= frame::hello && out.kind <= frame::goodbye;
+    std::memcpy(&header, data, sizeof(head));
+    return header.magic == magic && header.version == version && header.zero == 0 &&
+           header.kind >= frame::hello && header.kind <= frame::goodbye;
 }
 
 }  // namespace ucx_wire

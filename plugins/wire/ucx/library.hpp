@@ -40,12 +40,12 @@ struct library {
         ::setenv("UCX_KEEPALIVE_INTERVAL", beat.c_str(), 0);
         ::setenv("UCX_TCP_CM_REUSEADDR", "y", 0);  // a node that comes back has its old address
         ::setenv("UCX_LOG_LEVEL", "fatal", 0);     // events report errors instead
-        void *const from = ::dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-        if (!from)
+        void *const handle = ::dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+        if (!handle)
             throw std::runtime_error(std::string("ucx: ") + ::dlerror() + "; install libucx0");
-#define UCX_WIRE_FIND(name)                                           \
-    name = reinterpret_cast<decltype(&::name)>(::dlsym(from, #name)); \
-    if (!name)                                                        \
+#define UCX_WIRE_FIND(name)                                             \
+    name = reinterpret_cast<decltype(&::name)>(::dlsym(handle, #name)); \
+    if (!name)                                                          \
         throw std::runtime_error("ucx: libucp.so.0 lacks " #name "; 1.12 or newer is needed");
         UCX_WIRE_FUNCTIONS(UCX_WIRE_FIND)
 #undef UCX_WIRE_FIND

@@ -36,8 +36,8 @@ public:
     };
 
     explicit ucx_policy(const moorage::setup &setup) : engine_wire(setup) {
-        set_.trusted = setup.text("trusted");
-        set_.transports = setup.text("transports");
+        settings_.trusted = setup.text("trusted");
+        settings_.transports = setup.text("transports");
     }
 };
 

@@ -223,8 +223,8 @@ constexpr bool calls_of_any_kind_fit() {
 // The functions that a class of the kind must have.
 template <class P>
 constexpr bool calls_that_make_a_kind_fit() {
-    constexpr bool any = routes<P> || caches<P> || budgets<P> || prefetches<P> || dispatches<P> ||
-                         transports<P> || places<P> || wires<P>;
+    constexpr bool has_kind = routes<P> || caches<P> || budgets<P> || prefetches<P> ||
+                              dispatches<P> || transports<P> || places<P> || wires<P>;
     MOORAGE_CALL_FITS(victims, caches<P>, "void victims(const moorage::room &, moorage::pages &)");
     MOORAGE_CALL_FITS(
         plan, budgets<P> || prefetches<P> || places<P>,
@@ -233,11 +233,12 @@ constexpr bool calls_that_make_a_kind_fit() {
         "void plan(const moorage_cluster &, const moorage_demand &, "
         "std::span<const moorage_copy> current, moorage::copies &)");
     // Helpers may have the names of the other calls.
-    MOORAGE_CALL_FITS(select, any, "uint32_t select(const moorage::step &, moorage::route &)");
-    MOORAGE_CALL_FITS(assign, any,
+    MOORAGE_CALL_FITS(select, has_kind, "uint32_t select(const moorage::step &, moorage::route &)");
+    MOORAGE_CALL_FITS(assign, has_kind,
                       "uint32_t assign(const moorage::step &, const moorage::items &, "
                       "std::span<uint32_t> devices, std::span<uint32_t> order)");
-    MOORAGE_CALL_FITS(facts, !any || states_facts<P>, "uint32_t facts(std::span<moorage_fact>)");
+    MOORAGE_CALL_FITS(facts, !has_kind || states_facts<P>,
+                      "uint32_t facts(std::span<moorage_fact>)");
     static_assert(
         transports<P> || !(names_submit<P> && names_cancel<P> && names_promote<P> && names_next<P>),
         "members submit, cancel, promote and next would never be called: they have to be, "

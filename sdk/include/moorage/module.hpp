@@ -176,10 +176,10 @@ struct tables {
                          uint64_t *count) noexcept {
         *count = 0;
         return holder<P>::guarded(holder<P>::from(plugin)->host, [&] {
-            copies made(out, uint64_t{d->host_model_first[d->models]} * c->devices);
+            copies list(out, uint64_t{d->host_model_first[d->models]} * c->devices);
             self<P>(plugin).plan(*c, *d, std::span<const moorage_copy>(current, current_count),
-                                 made);
-            *count = made.size();
+                                 list);
+            *count = list.size();
         });
     }
     static uint32_t facts(moorage_plugin *plugin, moorage_fact *out, uint32_t capacity) noexcept {
@@ -343,8 +343,8 @@ struct description {
 template <class... P>
 struct module {
     static const moorage_descriptor *descriptor(uint32_t index) noexcept {
-        static constexpr const moorage_descriptor *all[] = {&description<P>::value...};
-        return index < sizeof...(P) ? all[index] : nullptr;
+        static constexpr const moorage_descriptor *descriptors[] = {&description<P>::value...};
+        return index < sizeof...(P) ? descriptors[index] : nullptr;
     }
     template <class Q>
     static int32_t make(const moorage_host *host, const moorage_value *values, uint32_t count,

@@ -46,12 +46,12 @@ public:
         links_[page].next = links_[page].previous = page;
     }
     // Requires: the page is in no list.
-    void insert(uint32_t page, uint32_t before) {
-        const uint32_t last = links_[before].previous;
+    void insert(uint32_t page, uint32_t successor) {
+        const uint32_t last = links_[successor].previous;
         links_[page].previous = last;
-        links_[page].next = before;
+        links_[page].next = successor;
         links_[last].next = page;
-        links_[before].previous = page;
+        links_[successor].previous = page;
     }
     // Moves the page to the end of the list, from any list or none.
     void append(uint32_t page, uint32_t list) {
@@ -90,18 +90,18 @@ public:
     // 0: moves `page` to the end, from its list or from none. Returns the page taken out or moved.
     // No branches.
     uint32_t append(uint32_t page, uint32_t first_goes) {
-        const uint32_t out = select(first_goes, first_, page);
-        const uint32_t next = links_[out].next, previous = links_[out].previous;
-        const uint32_t before = select(out == last_, previous, last_);
-        first_ = select(out == first_, next, first_);
+        const uint32_t removed = select(first_goes, first_, page);
+        const uint32_t next = links_[removed].next, previous = links_[removed].previous;
+        const uint32_t predecessor = select(removed == last_, previous, last_);
+        first_ = select(removed == first_, next, first_);
         links_[previous].next = next;
         links_[next].previous = previous;
-        links_[out].next = links_[out].previous = out;
-        links_[before].next = page;
-        links_[page].previous = before;
+        links_[removed].next = links_[removed].previous = removed;
+        links_[predecessor].next = page;
+        links_[page].previous = predecessor;
         links_[page].next = end_;
         last_ = page;
-        return out;
+        return removed;
     }
 
     // Takes out the first page and returns it. Requires: one page stays.
@@ -135,7 +135,7 @@ public:
     };
 
     void assign(uint32_t pages, uint32_t heaps) {
-        room_ = pages / heaps;
+        heap_capacity_ = pages / heaps;
         entries_.resize(pages);
         places_.resize(pages);
         sizes_.resize(heaps);
@@ -148,67 +148,67 @@ public:
     uint32_t size(uint32_t heap) const { return sizes_[heap]; }
     bool contains(uint32_t page) const { return places_[page] != none; }
     // Requires: size(heap) > 0.
-    const entry &top(uint32_t heap) const { return entries_[size_t{heap} * room_]; }
+    const entry &top(uint32_t heap) const { return entries_[size_t{heap} * heap_capacity_]; }
 
-    void push(uint32_t heap, const entry &what) { rise(heap, sizes_[heap]++, what); }
+    void push(uint32_t heap, const entry &element) { rise(heap, sizes_[heap]++, element); }
     void erase(uint32_t heap, uint32_t page) {
         const uint32_t place = places_[page];
         places_[page] = none;
-        const entry last = entries_[size_t{heap} * room_ + --sizes_[heap]];
+        const entry last = entries_[size_t{heap} * heap_capacity_ + --sizes_[heap]];
         if (last.page != page) move(heap, place, last);
     }
     // Changes the key of a page that is in the heap.
-    void change(uint32_t heap, const entry &what) { move(heap, places_[what.page], what); }
+    void change(uint32_t heap, const entry &element) { move(heap, places_[element.page], element); }
     // Like change, for a key that has only grown (raise) or fallen (lower).
-    void raise(uint32_t heap, const entry &what) { sink(heap, places_[what.page], what); }
-    void lower(uint32_t heap, const entry &what) { rise(heap, places_[what.page], what); }
+    void raise(uint32_t heap, const entry &element) { sink(heap, places_[element.page], element); }
+    void lower(uint32_t heap, const entry &element) { rise(heap, places_[element.page], element); }
 
     // Sets new keys for all pages of all heaps: key_of(page).
     template <class KeyOf>
     void rebuild(KeyOf &&key_of) {
         for (uint32_t heap = 0; heap < sizes_.size(); ++heap) {
-            entry *all = entries_.data() + size_t{heap} * room_;
-            for (uint32_t i = 0; i < sizes_[heap]; ++i) all[i].key = key_of(all[i].page);
-            for (uint32_t i = sizes_[heap] / 2; i-- > 0;) sink(heap, i, entry(all[i]));
+            entry *entries = entries_.data() + size_t{heap} * heap_capacity_;
+            for (uint32_t i = 0; i < sizes_[heap]; ++i) entries[i].key = key_of(entries[i].page);
+            for (uint32_t i = sizes_[heap] / 2; i-- > 0;) sink(heap, i, entry(entries[i]));
         }
     }
 
 private:
-    void put(entry *all, uint32_t place, const entry &what) {
-        all[place] = what;
-        places_[what.page] = place;
+    void put(entry *entries, uint32_t place, const entry &element) {
+        entries[place] = element;
+        places_[element.page] = place;
     }
-    void move(uint32_t heap, uint32_t place, const entry &what) {
-        const entry *all = entries_.data() + size_t{heap} * room_;
-        if (place > 0 && what.key < all[(place - 1) / 2].key)
-            rise(heap, place, what);
+    void move(uint32_t heap, uint32_t place, const entry &element) {
+        const entry *entries = entries_.data() + size_t{heap} * heap_capacity_;
+        if (place > 0 && element.key < entries[(place - 1) / 2].key)
+            rise(heap, place, element);
         else
-            sink(heap, place, what);
+            sink(heap, place, element);
     }
-    void rise(uint32_t heap, uint32_t place, const entry what) {
-        entry *all = entries_.data() + size_t{heap} * room_;
+    void rise(uint32_t heap, uint32_t place, const entry element) {
+        entry *entries = entries_.data() + size_t{heap} * heap_capacity_;
         while (place > 0) {
             const uint32_t parent = (place - 1) / 2;
-            if (!(what.key < all[parent].key)) break;
-            put(all, place, all[parent]);
+            if (!(element.key < entries[parent].key)) break;
+            put(entries, place, entries[parent]);
             place = parent;
         }
-        put(all, place, what);
+        put(entries, place, element);
     }
-    void sink(uint32_t heap, uint32_t place, const entry what) {
-        entry *all = entries_.data() + size_t{heap} * room_;
+    void sink(uint32_t heap, uint32_t place, const entry element) {
+        entry *entries = entries_.data() + size_t{heap} * heap_capacity_;
         const uint32_t size = sizes_[heap];
         for (uint32_t child; (child = 2 * place + 1) < size; place = child) {
-            if (child + 1 < size && all[child + 1].key < all[child].key) ++child;
-            if (!(all[child].key < what.key)) break;
-            put(all, place, all[child]);
+            if (child + 1 < size && entries[child + 1].key < entries[child].key) ++child;
+            if (!(entries[child].key < element.key)) break;
+            put(entries, place, entries[child]);
         }
-        put(all, place, what);
+        put(entries, place, element);
     }
 
     std::vector<entry> entries_;
     std::vector<uint32_t> places_, sizes_;
-    uint32_t room_ = 0;
+    uint32_t heap_capacity_ = 0;
 };
 
 }  // namespace moorage

@@ -38,16 +38,16 @@ public:
 private:
     template <bool Single>
     void tokens() {
-        step at{};
-        at.size = sizeof(moorage_step);
-        at.phase = MOORAGE_DECODE;
-        at.token_count = 1;
-        at.top_k = at.distinct_count = Single ? 1 : run_.width;
-        at.experts = view_.experts;
-        at.index = run_.first_step;
-        at.visit = run_.first_visit;
+        step step{};
+        step.size = sizeof(moorage_step);
+        step.phase = MOORAGE_DECODE;
+        step.token_count = 1;
+        step.top_k = step.distinct_count = Single ? 1 : run_.width;
+        step.experts = view_.experts;
+        step.index = run_.first_step;
+        step.visit = run_.first_visit;
         static constexpr uint32_t stream = 0;
-        at.host_streams = &stream;
+        step.host_streams = &stream;
         const uint32_t *experts = run_.host_experts;
         uint32_t *outcomes = run_.host_outcomes;
         for (uint32_t token = 0; token < run_.token_count; ++token) {
@@ -55,19 +55,19 @@ private:
                 if (may_run_on()) return singles(token, experts, outcomes);
             if constexpr (!Single && takes_wholes)
                 if (may_run_on()) return wholes(token, experts, outcomes);
-            at.token = run_.first_token + token;
-            at.host_requests = run_.host_requests + token;
+            step.token = run_.first_token + token;
+            step.host_requests = run_.host_requests + token;
             for (uint32_t round = 0; round < run_.rounds; ++round) {
-                for (uint32_t layer = 0; layer < view_.layers; ++layer, ++at.visit) {
-                    at.layer = layer;
-                    for (uint32_t repeat = 0; repeat < run_.repeats; ++repeat, ++at.index) {
-                        at.host_chosen = at.host_distinct = experts;
+                for (uint32_t layer = 0; layer < view_.layers; ++layer, ++step.visit) {
+                    step.layer = layer;
+                    for (uint32_t repeat = 0; repeat < run_.repeats; ++repeat, ++step.index) {
+                        step.host_chosen = step.host_distinct = experts;
                         if constexpr (Single)
-                            one(at, experts, outcomes);
+                            run_single(step, experts, outcomes);
                         else
-                            many(at, experts, outcomes);
-                        experts += at.top_k;
-                        outcomes += at.top_k;
+                            run_several(step, experts, outcomes);
+                        experts += step.top_k;
+                        outcomes += step.top_k;
                     }
                 }
             }
@@ -77,8 +77,8 @@ private:
     static constexpr bool takes_singles = requires(P & p) { p.single_requests().request(0u, 0u); }
     &&!requires(P & p, const admission &a) { p.admit(a); };
 
-    static constexpr bool takes_wholes = requires(P & p, std::span<uint32_t> some) {
-        p.whole_steps().request(some, some, some);
+    static constexpr bool takes_wholes = requires(P & p, std::span<uint32_t> values) {
+        p.whole_steps().request(values, values, values);
     }
     &&!requires(P & p, const admission &a) { p.admit(a); };
 
@@ -87,10 +87,10 @@ private:
     bool may_run_on() const {
         const uint32_t slots = view_.host_slots[0];
         if (view_.pools != 1 || slots < 2 || slots < run_.width || used_[0] < slots) return false;
-        uint32_t other = 0;
+        uint32_t partial = 0;
         for (uint32_t page = 0; page < view_.layers * view_.experts; ++page)
-            other += state_[page] != 0 && state_[page] != MOORAGE_WHOLE;
-        return other == 0;
+            partial += state_[page] != 0 && state_[page] != MOORAGE_WHOLE;
+        return partial == 0;
     }
 
     // All tokens from `token` on.
@@ -127,22 +127,22 @@ private:
     void wholes_of(uint32_t token, const uint32_t *experts, uint32_t *outcomes) {
         const uint32_t page_count = view_.layers * view_.experts;
         const uint32_t width = Width == 0 ? run_.width : Width;
-        uint32_t of[64] = {}, missed[64] = {};
+        uint32_t pages[64] = {}, missed[64] = {};
         auto turns = policy_.whole_steps();
         const uint32_t visits = (run_.token_count - token) * run_.rounds;
         for (uint32_t visit = 0; visit < visits; ++visit) {
             for (uint32_t first = 0; first < page_count; first += view_.experts) {
                 for (uint32_t repeat = 0; repeat < run_.repeats; ++repeat) {
-                    uint32_t any = 0;
+                    uint32_t misses = 0;
                     for (uint32_t i = 0; i < width; ++i) {
-                        of[i] = first + experts[i];
-                        missed[i] = state_[of[i]] == 0 ? 1 : 0;
-                        any |= missed[i];
+                        pages[i] = first + experts[i];
+                        missed[i] = state_[pages[i]] == 0 ? 1 : 0;
+                        misses |= missed[i];
                     }
-                    turns.request(std::span<const uint32_t>(of, width),
+                    turns.request(std::span<const uint32_t>(pages, width),
                                   std::span<const uint32_t>(missed, width),
                                   std::span<uint32_t>(outcomes, width));
-                    if (any == 0) {
+                    if (misses == 0) {
                         for (uint32_t i = 0; i < width; ++i) outcomes[i] = MOORAGE_REPLAY_KEPT;
                     } else {
                         for (uint32_t i = 0; i < width; ++i) {
@@ -151,7 +151,7 @@ private:
                             else if (outcomes[i] < page_count) [[likely]]
                                 state_[outcomes[i]] = 0;  // otherwise the host objects
                         }
-                        for (uint32_t i = 0; i < width; ++i) state_[of[i]] = MOORAGE_WHOLE;
+                        for (uint32_t i = 0; i < width; ++i) state_[pages[i]] = MOORAGE_WHOLE;
                     }
                     experts += width;
                     outcomes += width;
@@ -162,33 +162,33 @@ private:
 
     uint32_t pool(uint32_t layer) const { return view_.pools == 1 ? 0 : layer; }
 
-    void observe(const step &at) {
-        if constexpr (requires { policy_.observe(at); }) policy_.observe(at);
+    void observe(const step &step) {
+        if constexpr (requires { policy_.observe(step); }) policy_.observe(step);
     }
 
-    void one(const step &at, const uint32_t *experts, uint32_t *outcomes) {
-        const uint32_t page = at.layer * view_.experts + experts[0];
+    void run_single(const step &step, const uint32_t *experts, uint32_t *outcomes) {
+        const uint32_t page = step.layer * view_.experts + experts[0];
         const bool missed = state_[page] == 0;
         state_[page] |= MOORAGE_STATE_PINNED;
-        observe(at);
-        *outcomes = missed ? make_room(page, at.layer) : MOORAGE_REPLAY_KEPT;
+        observe(step);
+        *outcomes = missed ? make_room(page, step.layer) : MOORAGE_REPLAY_KEPT;
         state_[page] &= ~MOORAGE_STATE_PINNED;
     }
 
     uint32_t make_room(uint32_t page, uint32_t layer) {
         uint32_t victim = MOORAGE_NONE;
-        const uint32_t where = pool(layer), slots = view_.host_slots[where];
-        const bool full = used_[where] >= slots;
+        const uint32_t pool_id = pool(layer), slots = view_.host_slots[pool_id];
+        const bool full = used_[pool_id] >= slots;
         if (full && slots != 0) {
-            const room need{sizeof(room), 0, where, layer, 1, MOORAGE_DEMAND};
+            const room need{sizeof(room), 0, pool_id, layer, 1, MOORAGE_DEMAND};
             pages list(&victim, 1);
             policy_.victims(need, list);
         }
-        return load(page, where, victim, full);
+        return load(page, pool_id, victim, full);
     }
 
-    void many(const step &at, const uint32_t *experts, uint32_t *outcomes) {
-        const uint32_t first = at.layer * view_.experts, where = pool(at.layer);
+    void run_several(const step &step, const uint32_t *experts, uint32_t *outcomes) {
+        const uint32_t first = step.layer * view_.experts, pool_id = pool(step.layer);
         uint32_t misses = 0;
         for (uint32_t i = 0; i < run_.width; ++i) {
             uint32_t &state = state_[first + experts[i]];
@@ -196,15 +196,15 @@ private:
             outcomes[i] = state == 0 ? 0 : MOORAGE_REPLAY_KEPT;
             state |= MOORAGE_STATE_PINNED;
         }
-        observe(at);
+        observe(step);
         if (misses) {
-            const uint32_t slots = view_.host_slots[where];
-            const uint32_t free = slots > used_[where] ? slots - used_[where] : 0;
+            const uint32_t slots = view_.host_slots[pool_id];
+            const uint32_t free = slots > used_[pool_id] ? slots - used_[pool_id] : 0;
             const uint32_t wanted = misses > free ? misses - free : 0;
             uint32_t victims[64] = {}, got = 0, next = 0, spare = free;
             const uint32_t ask = wanted < slots ? wanted : slots;
             if (ask) {
-                const room need{sizeof(room),  0, where, at.layer, ask < 64 ? ask : 64,
+                const room need{sizeof(room),  0, pool_id, step.layer, ask < 64 ? ask : 64,
                                 MOORAGE_DEMAND};
                 pages list(victims, need.count);
                 policy_.victims(need, list);
@@ -214,7 +214,7 @@ private:
                 if (outcomes[i] == MOORAGE_REPLAY_KEPT) continue;
                 const bool full = spare == 0;
                 const uint32_t victim = full && next < got ? victims[next++] : MOORAGE_NONE;
-                outcomes[i] = load(first + experts[i], where, victim, full);
+                outcomes[i] = load(first + experts[i], pool_id, victim, full);
                 spare -= !full && outcomes[i] != MOORAGE_REPLAY_BYPASS;
             }
         }
@@ -223,7 +223,7 @@ private:
     }
 
     // Loads a page that is not resident, into a free slot or into the victim's place.
-    uint32_t load(uint32_t page, uint32_t where, uint32_t victim, bool full) {
+    uint32_t load(uint32_t page, uint32_t pool_id, uint32_t victim, bool full) {
         if (full && victim == MOORAGE_NONE) return MOORAGE_REPLAY_BYPASS;
         if constexpr (requires(const admission &a) { policy_.admit(a); }) {
             const admission ask{sizeof(admission), 0, page, victim, MOORAGE_WHOLE, MOORAGE_DEMAND};
@@ -235,7 +235,7 @@ private:
             if constexpr (requires { policy_.on_evict(0u, 0); })
                 policy_.on_evict(victim, MOORAGE_DEMAND);
         } else {
-            ++used_[where];
+            ++used_[pool_id];
         }
         state_[page] |= MOORAGE_WHOLE;
         if constexpr (requires { policy_.on_load(0u, 0u, 0); })

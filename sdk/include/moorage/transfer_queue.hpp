@@ -60,8 +60,8 @@ private:
         uint32_t previous, next;
     };
     void append(uint32_t id) {
-        const entry &one = entries_[id];
-        const uint32_t head = transfers_ + 2 * one.link + (one.cause == MOORAGE_DEMAND ? 0 : 1);
+        const entry &entry = entries_[id];
+        const uint32_t head = transfers_ + 2 * entry.link + (entry.cause == MOORAGE_DEMAND ? 0 : 1);
         const uint32_t last = ring_[head].previous;
         ring_[id] = {last, head};
         ring_[last].next = id;

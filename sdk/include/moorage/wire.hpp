@@ -79,9 +79,10 @@ struct wire_table {
     static int32_t connect(moorage_plugin *plugin, const moorage_wire_target *target,
                            uint64_t *number) noexcept {
         return guarded(plugin, [&] {
-            wire_target given{};
-            std::memcpy(&given, target, std::min<size_t>(target->size, sizeof(given)));
-            *number = self(plugin).connect(given);
+            wire_target local_target{};
+            std::memcpy(&local_target, target,
+                        std::min<size_t>(target->size, sizeof(local_target)));
+            *number = self(plugin).connect(local_target);
         });
     }
     static uint32_t send(moorage_plugin *plugin, uint64_t connection,

@@ -8,9 +8,9 @@ public:
     static constexpr moorage::about about{.name = "crashes", .summary = "breaks a rule"};
     using first_fit::first_fit;
 
-    void victims(const moorage::room &room, moorage::pages &out) {
+    void victims(const moorage::room &room, moorage::pages &victims) {
         const volatile uint32_t *nowhere = nullptr;
-        if (room.count <= *nowhere) first_fit::victims(room, out);
+        if (room.count <= *nowhere) first_fit::victims(room, victims);
     }
 };
 

@@ -11,9 +11,9 @@ public:
     explicit dispatch_disorder(const moorage::setup &) {}
     void reset() {}
     void activate(const moorage::limits &) {}
-    uint32_t assign(const moorage::step &, const moorage::items &items, std::span<uint32_t> where,
-                    std::span<uint32_t> order) {
-        for (uint32_t i = 0; i < items.count; ++i) where[i] = items.own(i), order[i] = 0;
+    uint32_t assign(const moorage::step &, const moorage::items &items,
+                    std::span<uint32_t> item_devices, std::span<uint32_t> order) {
+        for (uint32_t i = 0; i < items.count; ++i) item_devices[i] = items.own(i), order[i] = 0;
         return items.count;
     }
 };

@@ -12,9 +12,9 @@ public:
     explicit dispatch_home(const moorage::setup &) {}
     void reset() {}
     void activate(const moorage::limits &) {}
-    uint32_t assign(const moorage::step &, const moorage::items &items, std::span<uint32_t> where,
-                    std::span<uint32_t>) {
-        for (uint32_t i = 0; i < items.count; ++i) where[i] = items.own(i);
+    uint32_t assign(const moorage::step &, const moorage::items &items,
+                    std::span<uint32_t> item_devices, std::span<uint32_t>) {
+        for (uint32_t i = 0; i < items.count; ++i) item_devices[i] = items.own(i);
         return items.count;
     }
 };

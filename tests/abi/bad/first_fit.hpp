@@ -18,9 +18,9 @@ public:
     void reset() {}
     void observe(const moorage::step &) {}
     // The pages with the smallest numbers.
-    void victims(const moorage::room &room, moorage::pages &out) {
-        for (uint32_t page = 0; page < pages_ && !out.full(); ++page)
-            if (in_pool(page, room) && moorage::evictable(state_[page])) out.push(page);
+    void victims(const moorage::room &room, moorage::pages &victims) {
+        for (uint32_t page = 0; page < pages_ && !victims.full(); ++page)
+            if (in_pool(page, room) && moorage::evictable(state_[page])) victims.push(page);
     }
 
 protected:
@@ -28,9 +28,9 @@ protected:
         return shared_ || page / experts_ == room.pool;
     }
     // The same from the highest number down: other advice that is also sound.
-    void victims_from_top(const moorage::room &room, moorage::pages &out) {
-        for (uint32_t page = pages_; page-- > 0 && !out.full();)
-            if (in_pool(page, room) && moorage::evictable(state_[page])) out.push(page);
+    void victims_from_top(const moorage::room &room, moorage::pages &victims) {
+        for (uint32_t page = pages_; page-- > 0 && !victims.full();)
+            if (in_pool(page, room) && moorage::evictable(state_[page])) victims.push(page);
     }
 
     moorage::host host_;

@@ -8,9 +8,9 @@ public:
     static constexpr moorage::about about{.name = "gives_up", .summary = "breaks a rule"};
     using first_fit::first_fit;
 
-    void victims(const moorage::room &room, moorage::pages &out) {
-        for (uint32_t page = 0; page < pages_ && out.size() == 0; ++page)
-            if (in_pool(page, room) && moorage::evictable(state_[page])) out.push(page);
+    void victims(const moorage::room &room, moorage::pages &victims) {
+        for (uint32_t page = 0; page < pages_ && victims.size() == 0; ++page)
+            if (in_pool(page, room) && moorage::evictable(state_[page])) victims.push(page);
     }
 };
 

@@ -10,12 +10,12 @@ public:
     static constexpr moorage::about about{.name = "own_random", .summary = "breaks a rule"};
     using first_fit::first_fit;
 
-    void victims(const moorage::room &room, moorage::pages &out) {
+    void victims(const moorage::room &room, moorage::pages &victims) {
         state = state * 6364136223846793005u + 1442695040888963407u;
         if (state >> 63)
-            first_fit::victims(room, out);
+            first_fit::victims(room, victims);
         else
-            victims_from_top(room, out);
+            victims_from_top(room, victims);
     }
 };
 

@@ -14,7 +14,7 @@ public:
     void activate(const moorage::limits &) {}
     // Each expert goes to the first device that has room.
     void plan(const moorage_cluster &cluster, const moorage_demand &demand,
-              std::span<const moorage_copy>, moorage::copies &out) {
+              std::span<const moorage_copy>, moorage::copies &copies) {
         std::vector<uint64_t> room(cluster.host_device_bytes,
                                    cluster.host_device_bytes + cluster.devices);
         for (uint32_t m = 0; m < demand.models; ++m) {
@@ -24,7 +24,7 @@ public:
                 for (uint32_t g = 0; g < cluster.devices; ++g) {
                     if (room[g] < bytes) continue;
                     room[g] -= bytes;
-                    out.push(e, g);
+                    copies.push(e, g);
                     break;
                 }
         }

@@ -13,9 +13,9 @@ public:
     void reset() {}
     void activate(const moorage::limits &) {}
     void plan(const moorage_cluster &cluster, const moorage_demand &demand,
-              std::span<const moorage_copy>, moorage::copies &out) {
+              std::span<const moorage_copy>, moorage::copies &copies) {
         for (uint32_t e = 0; e < demand.host_model_first[demand.models]; ++e)
-            for (uint32_t g = 0; g < cluster.devices; ++g) out.push(e, g);
+            for (uint32_t g = 0; g < cluster.devices; ++g) copies.push(e, g);
     }
 };
 

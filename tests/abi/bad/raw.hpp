@@ -13,20 +13,22 @@ struct instance {
     const moorage_host *host;
     const moorage_residency *view;
 };
-inline instance *of(moorage_plugin *plugin) { return reinterpret_cast<instance *>(plugin); }
+inline instance *instance_of(moorage_plugin *plugin) {
+    return reinterpret_cast<instance *>(plugin);
+}
 
-inline void destroy(moorage_plugin *plugin) { delete of(plugin); }
+inline void destroy(moorage_plugin *plugin) { delete instance_of(plugin); }
 inline int32_t activate(moorage_plugin *plugin, const moorage_limits *) {
-    const moorage_host *host = of(plugin)->host;
+    const moorage_host *host = instance_of(plugin)->host;
     const auto *service = static_cast<const moorage_residency_service *>(
         host->get_service(host, MOORAGE_SERVICE_RESIDENCY));
-    of(plugin)->view = service->view(host);
+    instance_of(plugin)->view = service->view(host);
     return MOORAGE_OK;
 }
 inline void deactivate(moorage_plugin *) {}
 inline void reset(moorage_plugin *) {}
 inline bool evictable(moorage_plugin *plugin, uint32_t page, uint32_t pool) {
-    const moorage_residency &view = *of(plugin)->view;
+    const moorage_residency &view = *instance_of(plugin)->view;
     const uint32_t state = view.host_state[page];
     return (view.pools == 1 || page / view.experts == pool) &&
            (state & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT)) != 0 &&
@@ -34,7 +36,7 @@ inline bool evictable(moorage_plugin *plugin, uint32_t page, uint32_t pool) {
 }
 inline uint32_t victims(moorage_plugin *plugin, const moorage_room *room, uint32_t *host_pages) {
     uint32_t count = 0;
-    const uint32_t pages = of(plugin)->view->layers * of(plugin)->view->experts;
+    const uint32_t pages = instance_of(plugin)->view->layers * instance_of(plugin)->view->experts;
     for (uint32_t page = 0; page < pages && count < room->count; ++page)
         if (evictable(plugin, page, room->pool)) host_pages[count++] = page;
     return count;
@@ -64,17 +66,17 @@ constexpr moorage_descriptor descriptor(const char *name, uint32_t kind_count = 
 // create for a library with the given get_interface.
 template <const void *(*find)(moorage_plugin *, const char *)>
 int32_t create(const char *name, const moorage_host *host, const moorage_value *,
-               uint32_t value_count, moorage_plugin **out) {
+               uint32_t value_count, moorage_plugin **plugin) {
     // Each bad library has the name of its file, and only that one policy.
     if (std::strncmp(name, "no_such", 7) == 0 || value_count != 0) {
         host->set_error(host, "no such policy, or values for parameters that it has not");
         return MOORAGE_INVALID_ARGUMENT;
     }
-    *out = &(new instance{
-                 {sizeof(moorage_plugin), 0, nullptr, destroy, activate, deactivate, reset, find},
-                 host,
-                 nullptr})
-                ->plugin;
+    *plugin = &(new instance{{sizeof(moorage_plugin), 0, nullptr, destroy, activate, deactivate,
+                              reset, find},
+                             host,
+                             nullptr})
+                   ->plugin;
     return MOORAGE_OK;
 }
 

@@ -5,7 +5,7 @@ namespace {
 
 void replay(moorage_plugin *plugin, const moorage_replay *run) {
     const size_t requests = size_t{run->token_count} * run->rounds * run->repeats * run->width;
-    for (size_t i = 0; i < requests * raw::of(plugin)->view->layers; ++i)
+    for (size_t i = 0; i < requests * raw::instance_of(plugin)->view->layers; ++i)
         run->host_outcomes[i] = MOORAGE_REPLAY_KEPT;
 }
 constexpr moorage_replayer replayer{sizeof(moorage_replayer), 0, replay};

@@ -9,11 +9,11 @@ public:
     using first_fit::first_fit;
 
     void observe(const moorage::step &) { ++steps_; }
-    void victims(const moorage::room &room, moorage::pages &out) {
+    void victims(const moorage::room &room, moorage::pages &victims) {
         if (steps_ % 3 == 0)
-            first_fit::victims(room, out);
+            first_fit::victims(room, victims);
         else
-            victims_from_top(room, out);
+            victims_from_top(room, victims);
     }
 
 private:

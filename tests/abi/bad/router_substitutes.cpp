@@ -17,11 +17,11 @@ public:
     uint32_t select(const moorage::step &step, moorage::route &route) {
         std::copy_n(step.host_chosen, step.token_count * step.top_k, route.host_experts);
         for (uint32_t token = 0; token < step.token_count; ++token) {
-            uint32_t *own = route.host_experts + token * step.top_k;
-            uint32_t other = 0;
+            uint32_t *token_experts = route.host_experts + token * step.top_k;
+            uint32_t substitute = 0;
             for (uint32_t i = 0; i < step.top_k; ++i)
-                if (own[i] == other) ++other, i = UINT32_MAX;
-            if (other < step.experts) own[step.top_k - 1] = other;
+                if (token_experts[i] == substitute) ++substitute, i = UINT32_MAX;
+            if (substitute < step.experts) token_experts[step.top_k - 1] = substitute;
         }
         return step.token_count;
     }

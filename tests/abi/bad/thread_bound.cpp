@@ -12,11 +12,11 @@ public:
 
     void reset() { steps = 0; }
     void observe(const moorage::step &) { ++steps; }
-    void victims(const moorage::room &room, moorage::pages &out) {
+    void victims(const moorage::room &room, moorage::pages &victims) {
         if (steps % 3 == 0)
-            first_fit::victims(room, out);
+            first_fit::victims(room, victims);
         else
-            victims_from_top(room, out);
+            victims_from_top(room, victims);
     }
 };
 

@@ -9,9 +9,9 @@ public:
                                           .summary = "breaks a rule"};
     using first_fit::first_fit;
 
-    void victims(const moorage::room &, moorage::pages &out) {
-        for (uint32_t page = 0; page < pages_ && !out.full(); ++page)
-            if (moorage::evictable(state_[page])) out.push(page);
+    void victims(const moorage::room &, moorage::pages &victims) {
+        for (uint32_t page = 0; page < pages_ && !victims.full(); ++page)
+            if (moorage::evictable(state_[page])) victims.push(page);
     }
 };
 

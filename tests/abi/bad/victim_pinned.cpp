@@ -8,11 +8,11 @@ public:
     static constexpr moorage::about about{.name = "victim_pinned", .summary = "breaks a rule"};
     using first_fit::first_fit;
 
-    void victims(const moorage::room &room, moorage::pages &out) {
-        for (uint32_t page = 0; page < pages_ && !out.full(); ++page)
+    void victims(const moorage::room &room, moorage::pages &victims) {
+        for (uint32_t page = 0; page < pages_ && !victims.full(); ++page)
             if (in_pool(page, room) && moorage::resident(state_[page]) &&
                 !(state_[page] & MOORAGE_STATE_BUFFERED))
-                out.push(page);
+                victims.push(page);
     }
 };
 

@@ -8,10 +8,10 @@ public:
     static constexpr moorage::about about{.name = "victim_twice", .summary = "breaks a rule"};
     using first_fit::first_fit;
 
-    void victims(const moorage::room &room, moorage::pages &out) {
+    void victims(const moorage::room &room, moorage::pages &victims) {
         for (uint32_t page = 0; page < pages_; ++page)
             if (in_pool(page, room) && moorage::evictable(state_[page])) {
-                while (!out.full()) out.push(page);
+                while (!victims.full()) victims.push(page);
                 return;
             }
     }

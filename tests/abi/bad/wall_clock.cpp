@@ -10,11 +10,11 @@ public:
     static constexpr moorage::about about{.name = "wall_clock", .summary = "breaks a rule"};
     using first_fit::first_fit;
 
-    void victims(const moorage::room &room, moorage::pages &out) {
+    void victims(const moorage::room &room, moorage::pages &victims) {
         if (time(nullptr) / 86'400 % 2 == 0)
-            first_fit::victims(room, out);
+            first_fit::victims(room, victims);
         else
-            victims_from_top(room, out);
+            victims_from_top(room, victims);
     }
 };
 

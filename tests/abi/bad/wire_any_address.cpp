@@ -9,9 +9,10 @@ public:
     using wire_base::wire_base;
     uint64_t connect(const moorage::wire_target &target) {
         static const char *const somewhere[] = {"somewhere"};
-        moorage::wire_target other = target;
-        if (std::string_view(target.host_addresses[0]).empty()) other.host_addresses = somewhere;
-        return wire_base::connect(other);
+        moorage::wire_target changed_target = target;
+        if (std::string_view(target.host_addresses[0]).empty())
+            changed_target.host_addresses = somewhere;
+        return wire_base::connect(changed_target);
     }
 };
 

@@ -7,24 +7,26 @@ class bad : public wire_base {
 public:
     static constexpr moorage::about about{.name = "wire_borrows", .summary = "breaks a rule"};
     using wire_base::wire_base;
-    uint32_t send(uint64_t to, parts of, uint64_t user) {
-        const uint32_t did = wire_base::send(to, of, user);
-        if (did != MOORAGE_WIRE_DONE || of[0].bytes < 8) return did;
+    uint32_t send(uint64_t connection, parts message, uint64_t user) {
+        const uint32_t status = wire_base::send(connection, message, user);
+        if (status != MOORAGE_WIRE_DONE || message[0].bytes < 8) return status;
         const std::lock_guard lock(guard());
-        wire_base &peer = *connections_.at(to).peer;
-        late().push_back({peer_of(peer).lent_.rbegin()->second.data.get(), of[0].host_data});
-        return did;
+        wire_base &peer = *connections_.at(connection).peer;
+        late_copies().push_back(
+            {peer_of(peer).lent_.rbegin()->second.data.get(), message[0].host_data});
+        return status;
     }
-    uint32_t poll(events out, uint64_t wait_ns) {
-        for (const auto &[into, from] : std::exchange(late(), {})) std::memcpy(into, from, 8);
-        return wire_base::poll(out, wait_ns);
+    uint32_t poll(events polled_events, uint64_t wait_ns) {
+        for (const auto &[target, source] : std::exchange(late_copies(), {}))
+            std::memcpy(target, source, 8);
+        return wire_base::poll(polled_events, wait_ns);
     }
 
 private:
-    static bad &peer_of(wire_base &of) { return static_cast<bad &>(of); }
-    static std::vector<std::pair<uint64_t *, const void *>> &late() {
-        static std::vector<std::pair<uint64_t *, const void *>> all;
-        return all;
+    static bad &peer_of(wire_base &peer) { return static_cast<bad &>(peer); }
+    static std::vector<std::pair<uint64_t *, const void *>> &late_copies() {
+        static std::vector<std::pair<uint64_t *, const void *>> copies;
+        return copies;
     }
 };
 

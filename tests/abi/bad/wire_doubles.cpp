@@ -7,10 +7,11 @@ class bad : public wire_base {
 public:
     static constexpr moorage::about about{.name = "wire_doubles", .summary = "breaks a rule"};
     using wire_base::wire_base;
-    uint32_t send(uint64_t to, parts of, uint64_t user) {
-        const uint32_t did = wire_base::send(to, of, user);
-        if (did == MOORAGE_WIRE_DONE && ++sent_ % 50 == 0) wire_base::send(to, of, user);
-        return did;
+    uint32_t send(uint64_t connection, parts message, uint64_t user) {
+        const uint32_t status = wire_base::send(connection, message, user);
+        if (status == MOORAGE_WIRE_DONE && ++sent_ % 50 == 0)
+            wire_base::send(connection, message, user);
+        return status;
     }
 
 private:

@@ -11,17 +11,17 @@ public:
     void close(uint64_t number, bool at_once) {
         {
             const std::lock_guard lock(guard());
-            const auto at = connections_.find(number);
-            if (at != connections_.end() && at->second.peer)
-                static_cast<bad *>(at->second.peer)->drop(at->second.peer_number);
+            const auto entry = connections_.find(number);
+            if (entry != connections_.end() && entry->second.peer)
+                static_cast<bad *>(entry->second.peer)->drop(entry->second.peer_number);
         }
         wire_base::close(number, at_once);
     }
 
 private:
     void drop(uint64_t number) {
-        std::erase_if(events_, [&](const auto &one) {
-            return one.kind == MOORAGE_WIRE_MESSAGE && one.connection == number;
+        std::erase_if(events_, [&](const auto &event) {
+            return event.kind == MOORAGE_WIRE_MESSAGE && event.connection == number;
         });
     }
 };

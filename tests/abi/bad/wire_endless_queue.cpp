@@ -8,14 +8,14 @@ public:
     static constexpr moorage::about about{.name = "wire_endless_queue", .summary = "breaks a rule"};
     using wire_base::wire_base;
     // Counts messages only when they are released.
-    uint32_t send(uint64_t to, parts of, uint64_t user) {
+    uint32_t send(uint64_t connection, parts message, uint64_t user) {
         {
             const std::lock_guard lock(guard());
-            const auto at = connections_.find(to);
-            if (at != connections_.end() && at->second.peer)
-                static_cast<bad *>(at->second.peer)->forget_held(at->second.peer_number);
+            const auto entry = connections_.find(connection);
+            if (entry != connections_.end() && entry->second.peer)
+                static_cast<bad *>(entry->second.peer)->forget_held(entry->second.peer_number);
         }
-        return wire_base::send(to, of, user);
+        return wire_base::send(connection, message, user);
     }
 
 private:

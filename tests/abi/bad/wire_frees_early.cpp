@@ -7,16 +7,17 @@ class bad : public wire_base {
 public:
     static constexpr moorage::about about{.name = "wire_frees_early", .summary = "breaks a rule"};
     using wire_base::wire_base;
-    uint32_t poll(events out, uint64_t wait_ns) {
+    uint32_t poll(events polled_events, uint64_t wait_ns) {
         {
             const std::lock_guard lock(guard());
             for (const uint64_t number : std::exchange(old_, std::exchange(new_, {})))
-                if (const auto at = lent_.find(number); at != lent_.end())
-                    std::memset(at->second.data.get(), 0xee, at->second.bytes);
+                if (const auto entry = lent_.find(number); entry != lent_.end())
+                    std::memset(entry->second.data.get(), 0xee, entry->second.bytes);
         }
-        const uint32_t count = wire_base::poll(out, wait_ns);
+        const uint32_t count = wire_base::poll(polled_events, wait_ns);
         for (uint32_t i = 0; i < count; ++i)
-            if (out[i].kind == MOORAGE_WIRE_MESSAGE) new_.push_back(out[i].message);
+            if (polled_events[i].kind == MOORAGE_WIRE_MESSAGE)
+                new_.push_back(polled_events[i].message);
         return count;
     }
 

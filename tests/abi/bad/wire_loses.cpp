@@ -7,9 +7,10 @@ class bad : public wire_base {
 public:
     static constexpr moorage::about about{.name = "wire_loses", .summary = "breaks a rule"};
     using wire_base::wire_base;
-    uint32_t send(uint64_t to, parts of, uint64_t user) {
-        return ++sent_ % 100 == 0 && of.size() == 1 ? uint32_t{MOORAGE_WIRE_DONE}
-                                                    : wire_base::send(to, of, user);
+    uint32_t send(uint64_t connection, parts message, uint64_t user) {
+        return ++sent_ % 100 == 0 && message.size() == 1
+                   ? uint32_t{MOORAGE_WIRE_DONE}
+                   : wire_base::send(connection, message, user);
     }
 
 private:

@@ -7,12 +7,12 @@ class bad : public wire_base {
 public:
     static constexpr moorage::about about{.name = "wire_no_writable", .summary = "breaks a rule"};
     using wire_base::wire_base;
-    uint32_t poll(events out, uint64_t wait_ns) {
-        const uint32_t count = wire_base::poll(out, wait_ns);
-        const auto left = std::remove_if(out.begin(), out.begin() + count, [](const auto &one) {
-            return one.kind == MOORAGE_WIRE_WRITABLE;
-        });
-        return static_cast<uint32_t>(left - out.begin());
+    uint32_t poll(events polled_events, uint64_t wait_ns) {
+        const uint32_t count = wire_base::poll(polled_events, wait_ns);
+        const auto left =
+            std::remove_if(polled_events.begin(), polled_events.begin() + count,
+                           [](const auto &event) { return event.kind == MOORAGE_WIRE_WRITABLE; });
+        return static_cast<uint32_t>(left - polled_events.begin());
     }
 };
 

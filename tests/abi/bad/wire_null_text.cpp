@@ -7,10 +7,11 @@ class bad : public wire_base {
 public:
     static constexpr moorage::about about{.name = "wire_null_text", .summary = "breaks a rule"};
     using wire_base::wire_base;
-    uint32_t poll(events out, uint64_t wait_ns) {
-        const uint32_t count = wire_base::poll(out, wait_ns);
+    uint32_t poll(events polled_events, uint64_t wait_ns) {
+        const uint32_t count = wire_base::poll(polled_events, wait_ns);
         for (uint32_t i = 0; i < count; ++i)
-            if (out[i].kind == MOORAGE_WIRE_CONNECTED) out[i].plugin_identity = nullptr;
+            if (polled_events[i].kind == MOORAGE_WIRE_CONNECTED)
+                polled_events[i].plugin_identity = nullptr;
         return count;
     }
 };

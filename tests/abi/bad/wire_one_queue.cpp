@@ -7,13 +7,13 @@ class bad : public wire_base {
 public:
     static constexpr moorage::about about{.name = "wire_one_queue", .summary = "breaks a rule"};
     using wire_base::wire_base;
-    uint32_t send(uint64_t to, parts of, uint64_t user) {
+    uint32_t send(uint64_t connection, parts message, uint64_t user) {
         {
             const std::lock_guard lock(guard());
-            for (auto &[number, one] : connections_)
-                if (number != to && one.full) return MOORAGE_WIRE_FULL;
+            for (auto &[number, entry] : connections_)
+                if (number != connection && entry.full) return MOORAGE_WIRE_FULL;
         }
-        return wire_base::send(to, of, user);
+        return wire_base::send(connection, message, user);
     }
 };
 

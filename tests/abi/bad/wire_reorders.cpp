@@ -7,12 +7,14 @@ class bad : public wire_base {
 public:
     static constexpr moorage::about about{.name = "wire_reorders", .summary = "breaks a rule"};
     using wire_base::wire_base;
-    uint32_t poll(events out, uint64_t wait_ns) {
-        const uint32_t count = wire_base::poll(out, wait_ns);
-        const auto is_message = [&](uint32_t i) { return out[i].kind == MOORAGE_WIRE_MESSAGE; };
+    uint32_t poll(events polled_events, uint64_t wait_ns) {
+        const uint32_t count = wire_base::poll(polled_events, wait_ns);
+        const auto is_message = [&](uint32_t i) {
+            return polled_events[i].kind == MOORAGE_WIRE_MESSAGE;
+        };
         for (uint32_t i = 1; i < count; ++i)
             if (++seen_ % 10 == 0 && is_message(i) && is_message(i - 1))
-                std::swap(out[i], out[i - 1]);
+                std::swap(polled_events[i], polled_events[i - 1]);
         return count;
     }
 

@@ -8,13 +8,13 @@ public:
     static constexpr moorage::about about{.name = "wire_takes_too_long",
                                           .summary = "breaks a rule"};
     using wire_base::wire_base;
-    uint32_t send(uint64_t to, parts of, uint64_t user) {
+    uint32_t send(uint64_t connection, parts message, uint64_t user) {
         {
             const std::lock_guard lock(guard());
-            if (const auto at = connections_.find(to); at != connections_.end())
-                at->second.bytes_max = 16 << 20;
+            if (const auto entry = connections_.find(connection); entry != connections_.end())
+                entry->second.bytes_max = 16 << 20;
         }
-        return wire_base::send(to, of, user);
+        return wire_base::send(connection, message, user);
     }
 };
 

@@ -7,11 +7,11 @@ class bad : public wire_base {
 public:
     static constexpr moorage::about about{.name = "wire_truncates", .summary = "breaks a rule"};
     using wire_base::wire_base;
-    uint32_t poll(events out, uint64_t wait_ns) {
-        const uint32_t count = wire_base::poll(out, wait_ns);
+    uint32_t poll(events polled_events, uint64_t wait_ns) {
+        const uint32_t count = wire_base::poll(polled_events, wait_ns);
         for (uint32_t i = 0; i < count; ++i)
-            if (out[i].kind == MOORAGE_WIRE_MESSAGE)
-                out[i].bytes = std::min<uint64_t>(out[i].bytes, 64 << 10);
+            if (polled_events[i].kind == MOORAGE_WIRE_MESSAGE)
+                polled_events[i].bytes = std::min<uint64_t>(polled_events[i].bytes, 64 << 10);
         return count;
     }
 };

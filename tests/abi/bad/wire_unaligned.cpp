@@ -7,15 +7,15 @@ class bad : public wire_base {
 public:
     static constexpr moorage::about about{.name = "wire_unaligned", .summary = "breaks a rule"};
     using wire_base::wire_base;
-    uint32_t poll(events out, uint64_t wait_ns) {
-        const uint32_t count = wire_base::poll(out, wait_ns);
+    uint32_t poll(events polled_events, uint64_t wait_ns) {
+        const uint32_t count = wire_base::poll(polled_events, wait_ns);
         const std::lock_guard lock(guard());
         for (uint32_t i = 0; i < count; ++i) {
-            const auto at = lent_.find(out[i].message);
-            if (out[i].kind != MOORAGE_WIRE_MESSAGE || at == lent_.end()) continue;
-            moved_.emplace_back(out[i].bytes + 1);
-            std::memcpy(&moved_.back()[1], out[i].plugin_data, out[i].bytes);
-            out[i].plugin_data = &moved_.back()[1];
+            const auto entry = lent_.find(polled_events[i].message);
+            if (polled_events[i].kind != MOORAGE_WIRE_MESSAGE || entry == lent_.end()) continue;
+            moved_.emplace_back(polled_events[i].bytes + 1);
+            std::memcpy(&moved_.back()[1], polled_events[i].plugin_data, polled_events[i].bytes);
+            polled_events[i].plugin_data = &moved_.back()[1];
         }
         return count;
     }

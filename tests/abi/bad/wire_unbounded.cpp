@@ -8,9 +8,9 @@ public:
     static constexpr moorage::about about{.name = "wire_unbounded", .summary = "breaks a rule"};
     using wire_base::wire_base;
     void open(const moorage_wire_limits &limits) {
-        moorage_wire_limits more = limits;
-        more.connections_max = 1000;
-        wire_base::open(more);
+        moorage_wire_limits raised_limits = limits;
+        raised_limits.connections_max = 1000;
+        wire_base::open(raised_limits);
     }
 };
 

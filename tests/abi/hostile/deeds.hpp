@@ -36,14 +36,14 @@ struct half_made {
     virtual void tell() = 0;
     void call() { tell(); }  // pure: its own class does not have it yet
 };
-struct made : half_made {
+struct concrete : half_made {
     void tell() override {}
 };
 
-__attribute__((noinline)) inline int deeper(volatile char *above) {
-    volatile char here[4096];
-    here[0] = above ? above[0] : 0;
-    return zero == 0 ? deeper(here) + here[1] : 0;
+__attribute__((noinline)) inline int recurse_forever(volatile char *caller_frame) {
+    volatile char frame[4096];
+    frame[0] = caller_frame ? caller_frame[0] : 0;
+    return zero == 0 ? recurse_forever(frame) + frame[1] : 0;
 }
 
 inline void die_of_bus_error() {
@@ -104,12 +104,12 @@ inline const deed ends[] = {
     {"write_code", [] { *reinterpret_cast<volatile char *>(&die_of_want) = 1; }},
     {"call_null", [] { reinterpret_cast<void (*)()>(uintptr_t(zero))(); }},
     {"run_data", [] { reinterpret_cast<void (*)()>(const_cast<int *>(&zero))(); }},
-    {"overflow", [] { deeper(nullptr); }},
+    {"overflow", [] { recurse_forever(nullptr); }},
     {"bus", die_of_bus_error},
     {"divide", [] { zero = 4711 / zero; }},
     {"trap", [] { __builtin_trap(); }},
     {"abort", [] { std::abort(); }},
-    {"pure_virtual", [] { made(); }},
+    {"pure_virtual", [] { concrete(); }},
     {"free_twice", free_twice},
     {"throw", [] { throw std::runtime_error("I throw"); }},
     {"throw_int", [] { throw 17; }},
@@ -142,9 +142,9 @@ inline const deed ends[] = {
     {"stop_traced", stop_traced},
     {"deadlock",
      [] {
-         std::mutex one;
-         one.lock();
-         one.lock();
+         std::mutex mutex;
+         mutex.lock();
+         mutex.lock();
      }},
 };
 
@@ -177,21 +177,21 @@ inline const deed disturbances[] = {
     {"umask", [] { umask(0777); }},
     {"mask",
      [] {
-         sigset_t all;
-         sigfillset(&all);
-         sigprocmask(SIG_BLOCK, &all, nullptr);
+         sigset_t signals;
+         sigfillset(&signals);
+         sigprocmask(SIG_BLOCK, &signals, nullptr);
      }},
 };
 
 // Does the deed of that name, such as "raise_15". An unknown name does nothing.
 inline void act(std::string_view name) {
     if (name.starts_with("raise_")) raise(std::atoi(name.data() + 6));
-    for (const deed &one : ends)
-        if (one.name == name) one.act();
-    for (const deed &one : disturbances)
-        if (one.name == name) one.act();
-    for (const deed &one : left_behind)
-        if (one.name == name) one.act();
+    for (const deed &candidate : ends)
+        if (candidate.name == name) candidate.act();
+    for (const deed &candidate : disturbances)
+        if (candidate.name == name) candidate.act();
+    for (const deed &candidate : left_behind)
+        if (candidate.name == name) candidate.act();
 }
 
 template <class T>

@@ -6,9 +6,9 @@
 namespace {
 
 void enter(const char *function) {
-    const char *at = std::getenv("HOSTILE_AT"), *does = std::getenv("HOSTILE_DOES");
-    if (!at || !does || std::strcmp(at, function) != 0) return;
-    hostile::act(does);
+    const char *hostile_function = std::getenv("HOSTILE_AT"), *deed = std::getenv("HOSTILE_DOES");
+    if (!hostile_function || !deed || std::strcmp(hostile_function, function) != 0) return;
+    hostile::act(deed);
 }
 // Whether the function must return a wild pointer.
 bool is_wild(const char *function) {
@@ -31,8 +31,8 @@ int32_t init(const moorage_host *) {
 const moorage_descriptor *describe(uint32_t) {
     enter("descriptor");
     if (is_wild("descriptor")) return nowhere<const moorage_descriptor>();
-    static const moorage_descriptor the_one = raw::descriptor("door");
-    return &the_one;
+    static const moorage_descriptor descriptor = raw::descriptor("door");
+    return &descriptor;
 }
 
 }  // namespace

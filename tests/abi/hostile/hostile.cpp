@@ -39,9 +39,9 @@ public:
 
     explicit hostile_policy(const moorage::setup &setup)
         : host_(setup.host),
-          does_(or_else("HOSTILE_DOES", setup.text("does"))),
-          in_(or_else("HOSTILE_IN", setup.text("in"))),
-          after_(setup.integer("after")) {
+          deed_(environment_or("HOSTILE_DOES", setup.text("does"))),
+          call_(environment_or("HOSTILE_IN", setup.text("in"))),
+          calls_before_(setup.integer("after")) {
         enter("create");
     }
     ~hostile_policy() { enter("destroy"); }
@@ -50,7 +50,7 @@ public:
         layers_ = limits.layers, experts_ = limits.experts, pools_ = limits.pools;
         view_ = host_.residency();
         waiting_.assign(limits.transfers_max, {});
-        if (does_ == "write_limits") hostile::overwrite(&limits.layers);
+        if (deed_ == "write_limits") hostile::overwrite(&limits.layers);
     }
     void deactivate() { enter("deactivate"); }
     void reset() { enter("reset"); }
@@ -63,17 +63,17 @@ public:
         enter("select");
         std::copy_n(step.host_chosen, size_t{step.token_count} * step.top_k, route.host_experts);
         write(step);
-        if (does_ == "write_beyond") std::fill_n(route.host_experts, 1 << 20, 0u);
-        if (does_ == "abstain") return 0;
+        if (deed_ == "write_beyond") std::fill_n(route.host_experts, 1 << 20, 0u);
+        if (deed_ == "abstain") return 0;
         return step.token_count;
     }
 
-    void victims(const moorage::room &room, moorage::pages &out) {
+    void victims(const moorage::room &room, moorage::pages &victims) {
         enter("victims");
-        for (uint32_t page = 0; page < layers_ * experts_ && !out.full(); ++page)
+        for (uint32_t page = 0; page < layers_ * experts_ && !victims.full(); ++page)
             if ((pools_ == 1 || page / experts_ == room.pool) &&
                 moorage::evictable(view_->host_state[page]))
-                out.push(page);
+                victims.push(page);
     }
     bool admit(const moorage::admission &) {
         enter("admit");
@@ -83,11 +83,11 @@ public:
     void on_evict(uint32_t, int32_t) { enter("on_evict"); }
     void fill(const moorage::room &, moorage::pages &) { enter("fill"); }
 
-    bool plan(const moorage::budget_request &request, moorage::budget_plan &out) {
+    bool plan(const moorage::budget_request &request, moorage::budget_plan &budget) {
         enter("budget_plan");
-        if (does_ == "write_request") hostile::overwrite(request.host_slots);
+        if (deed_ == "write_request") hostile::overwrite(request.host_slots);
         for (uint32_t layer = 0; layer < request.layers; ++layer)
-            out.host_slots[layer] = request.slots / request.layers;
+            budget.host_slots[layer] = request.slots / request.layers;
         return true;
     }
     uint64_t interval() {
@@ -109,22 +109,22 @@ public:
         experts[0] = 1, scores[0] = 1;
         return 1;
     }
-    void plan(const moorage::step &, const moorage::forecast &forecast, moorage::orders &out) {
+    void plan(const moorage::step &, const moorage::forecast &forecast, moorage::orders &orders) {
         enter("prefetch_plan");
-        if (does_ == "write_forecast") hostile::overwrite(forecast.host_experts);
+        if (deed_ == "write_forecast") hostile::overwrite(forecast.host_experts);
         const uint32_t page = forecast.host_layers[0] * experts_ + forecast.host_experts[0];
-        if (view_->host_state[page] == 0) out.push(page, MOORAGE_WHOLE);
+        if (view_->host_state[page] == 0) orders.push(page, MOORAGE_WHOLE);
     }
     void outcome(const moorage::prefetch_outcome &) { enter("prefetch_outcome"); }
 
     uint32_t assign(const moorage::step &step, const moorage::items &items,
-                    std::span<uint32_t> where, std::span<uint32_t>) {
+                    std::span<uint32_t> item_devices, std::span<uint32_t>) {
         enter("assign");
         write(step);
-        if (does_ == "write_items") hostile::overwrite(items.host_load_ns);
-        if (does_ == "write_table") hostile::overwrite(&items.count);
-        if (does_ == "abstain") return 0;
-        std::copy_n(items.host_device, items.count, where.begin());
+        if (deed_ == "write_items") hostile::overwrite(items.host_load_ns);
+        if (deed_ == "write_table") hostile::overwrite(&items.count);
+        if (deed_ == "abstain") return 0;
+        std::copy_n(items.host_device, items.count, item_devices.begin());
         return items.count;
     }
     void outcome(const moorage::dispatched &) { enter("dispatch_outcome"); }
@@ -138,23 +138,23 @@ public:
         waiting_[id].bytes = 0;
     }
     void promote(uint32_t, int32_t) { enter("promote"); }
-    bool next(uint32_t link, moorage::piece &out) {
+    bool next(uint32_t link, moorage::piece &piece) {
         enter("next");
         for (uint32_t id = 0; id < waiting_.size(); ++id) {
             if (waiting_[id].bytes == 0 || waiting_[id].link != link) continue;
-            out.id = id;
-            out.bytes = does_ == "byte_by_byte" ? 1 : waiting_[id].bytes;
-            waiting_[id].bytes -= out.bytes;
+            piece.id = id;
+            piece.bytes = deed_ == "byte_by_byte" ? 1 : waiting_[id].bytes;
+            waiting_[id].bytes -= piece.bytes;
             return true;
         }
         return false;
     }
 
     void plan(const moorage_cluster &cluster, const moorage_demand &demand,
-              std::span<const moorage_copy>, moorage::copies &out) {
+              std::span<const moorage_copy>, moorage::copies &copies) {
         enter("placement_plan");
-        if (does_ == "write_cluster") hostile::overwrite(cluster.host_device_bytes);
-        if (does_ == "write_demand") hostile::overwrite(demand.host_frequency);
+        if (deed_ == "write_cluster") hostile::overwrite(cluster.host_device_bytes);
+        if (deed_ == "write_demand") hostile::overwrite(demand.host_frequency);
         // Everything, wherever there is room.
         std::vector<uint64_t> room(cluster.host_device_bytes,
                                    cluster.host_device_bytes + cluster.devices);
@@ -164,7 +164,7 @@ public:
                 for (uint32_t device = 0; device < cluster.devices; ++device) {
                     if (room[device] < demand.host_expert_bytes[model]) continue;
                     room[device] -= demand.host_expert_bytes[model];
-                    out.push(expert, device);
+                    copies.push(expert, device);
                     break;
                 }
     }
@@ -175,32 +175,32 @@ private:
         uint32_t link = 0;
     };
 
-    static std::string or_else(const char *variable, std::string_view given) {
+    static std::string environment_or(const char *variable, std::string_view fallback) {
         const char *value = std::getenv(variable);
-        return value ? value : std::string(given);
+        return value ? value : std::string(fallback);
     }
     void enter(std::string_view call) {
-        if (in_ != call || after_-- != 0) return;
-        hostile::act(does_);
-        if (does_ == "write_state") hostile::overwrite(view_->host_state);
-        if (does_ == "write_slots") hostile::overwrite(view_->host_slots);
-        if (does_ == "write_used") hostile::overwrite(view_->host_used);
-        if (does_ == "write_split") hostile::overwrite(view_->host_split);
-        if (does_ == "write_view") hostile::overwrite(&view_->host_state);
-        if (does_ == "write_costs") hostile::overwrite(&host_.costs()->expert_bytes);
-        if (does_ == "set_error")
+        if (call_ != call || calls_before_-- != 0) return;
+        hostile::act(deed_);
+        if (deed_ == "write_state") hostile::overwrite(view_->host_state);
+        if (deed_ == "write_slots") hostile::overwrite(view_->host_slots);
+        if (deed_ == "write_used") hostile::overwrite(view_->host_used);
+        if (deed_ == "write_split") hostile::overwrite(view_->host_split);
+        if (deed_ == "write_view") hostile::overwrite(&view_->host_state);
+        if (deed_ == "write_costs") hostile::overwrite(&host_.costs()->expert_bytes);
+        if (deed_ == "set_error")
             host_.table()->set_error(host_.table(), "my last words"), std::abort();
     }
     void write(const moorage::step &step) {
-        if (does_ == "write_step") hostile::overwrite(&step.layer);
-        if (does_ == "write_chosen") hostile::overwrite(step.host_chosen);
-        if (does_ == "write_distinct") hostile::overwrite(step.host_distinct);
-        if (does_ == "write_requests") hostile::overwrite(step.host_requests);
+        if (deed_ == "write_step") hostile::overwrite(&step.layer);
+        if (deed_ == "write_chosen") hostile::overwrite(step.host_chosen);
+        if (deed_ == "write_distinct") hostile::overwrite(step.host_distinct);
+        if (deed_ == "write_requests") hostile::overwrite(step.host_requests);
     }
 
     moorage::host host_;
-    const std::string does_, in_;
-    int64_t after_;
+    const std::string deed_, call_;
+    int64_t calls_before_;
     const moorage_residency *view_ = nullptr;
     uint32_t layers_ = 0, experts_ = 0, pools_ = 1;
     std::vector<transfer> waiting_;

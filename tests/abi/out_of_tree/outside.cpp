@@ -16,9 +16,9 @@ public:
         state_ = host_.residency()->host_state;
     }
     void reset() {}
-    void victims(const moorage::room &, moorage::pages &out) {
-        for (uint32_t page = 0; page < pages_ && !out.full(); ++page)
-            if (moorage::evictable(state_[page])) out.push(page);
+    void victims(const moorage::room &, moorage::pages &victims) {
+        for (uint32_t page = 0; page < pages_ && !victims.full(); ++page)
+            if (moorage::evictable(state_[page])) victims.push(page);
     }
 
 private:

@@ -35,19 +35,19 @@ public:
     }
     void reset() {}
     // The victim shows a value: the host's random number, the clock, or the sum of the parameters.
-    void victims(const moorage::room &room, moorage::pages &out) {
+    void victims(const moorage::room &room, moorage::pages &victims) {
         if (room.pool == 0)
-            out.push(static_cast<uint32_t>(host_.random()));
+            victims.push(static_cast<uint32_t>(host_.random()));
         else if (room.pool == 1)
-            out.push(static_cast<uint32_t>(host_.now_ns()));
+            victims.push(static_cast<uint32_t>(host_.now_ns()));
         else if (room.pool == 2)
-            out.push(sum_);
+            victims.push(sum_);
         else if (room.pool == 3)
-            out.push(host_.residency()->layers);
+            victims.push(host_.residency()->layers);
         else
-            out.push(thread_answer());
+            victims.push(thread_answer());
     }
-    void fill(const moorage::room &, moorage::pages &out) { out.push(thread_answer()); }
+    void fill(const moorage::room &, moorage::pages &pages) { pages.push(thread_answer()); }
 
 private:
     uint32_t thread_answer() const {

@@ -95,8 +95,8 @@ def write_tensors(path, tensors):
 # The arithmetic.
 
 def product(matrix, vector, bias=None):
-    out = [math.fsum(map(mul, row, vector)) for row in matrix]
-    return [a + b for a, b in zip(out, bias)] if bias else out
+    sums = [math.fsum(map(mul, row, vector)) for row in matrix]
+    return [a + b for a, b in zip(sums, bias)] if bias else sums
 
 
 def softmax(values):
@@ -125,18 +125,18 @@ def frequencies_of(rope, length):
             theta *= (factor * length / trained - (factor - 1)) ** (HEAD_DIM / (HEAD_DIM - 2))
         return [float32(theta ** -exponent) for exponent in exponents], 1.0
     factors = rope["long_factor" if length > trained else "short_factor"]
-    return ([float32(theta ** -exponent / own) for exponent, own in zip(exponents, factors)],
+    return ([float32(theta ** -exponent / divisor) for exponent, divisor in zip(exponents, factors)],
             float32(math.sqrt(1 + math.log(factor) / math.log(trained))))
 
 
 def turn(head, position, frequencies, factor):
-    half, out = HEAD_DIM // 2, head[:]
+    half, turned = HEAD_DIM // 2, head[:]
     for pair, frequency in enumerate(frequencies):
         angle = float32(position * frequency)
         cosine, sine = math.cos(angle) * factor, math.sin(angle) * factor
-        out[pair] = head[pair] * cosine - head[pair + half] * sine
-        out[pair + half] = head[pair + half] * cosine + head[pair] * sine
-    return out
+        turned[pair] = head[pair] * cosine - head[pair + half] * sine
+        turned[pair + half] = head[pair + half] * cosine + head[pair] * sine
+    return turned
 
 
 def sparse_mixer(scores, jitter):
@@ -169,61 +169,61 @@ class Model:
             rows = [values[i:i + width] for i in range(0, len(values), width)]
             self.vectors[name] = rows if len(shape) == 2 else values
 
-    def of(self, name):
+    def tensor(self, name):
         return self.vectors.get(name)
 
     def normed(self, values, name):
-        weight, bias = self.of(name + ".weight"), self.of(name + ".bias")
+        weight, bias = self.tensor(name + ".weight"), self.tensor(name + ".bias")
         return layer_norm(values, weight, bias) if self.is_phi else rms_norm(values, weight)
 
-    def heads(self, layer, which, values, rotation, position):
-        name = f"model.layers.{layer}.self_attn.{which}"
-        flat = product(self.of(name + "_proj.weight"), values, self.of(name + "_proj.bias"))
+    def heads(self, layer, projection, values, rotation, position):
+        name = f"model.layers.{layer}.self_attn.{projection}"
+        flat = product(self.tensor(name + "_proj.weight"), values, self.tensor(name + "_proj.bias"))
         heads = [flat[i:i + HEAD_DIM] for i in range(0, len(flat), HEAD_DIM)]
-        if which == "v":
+        if projection == "v":
             return heads
-        norm = self.of(name + "_norm.weight")
+        norm = self.tensor(name + "_norm.weight")
         if norm:
             heads = [rms_norm(head, norm) for head in heads]
         return [turn(head, position, *rotation) for head in heads]
 
     def attention(self, layer, inputs, rotation):
-        queries, keys, values = ([self.heads(layer, which, row, rotation, position)
-                                  for position, row in enumerate(inputs)] for which in "qkv")
+        queries, keys, values = ([self.heads(layer, projection, row, rotation, position)
+                                  for position, row in enumerate(inputs)] for projection in "qkv")
         name = f"model.layers.{layer}.self_attn.o_proj"
         outputs = []
         for last, query in enumerate(queries):
             mixed = []
             for head in range(HEADS):
-                own = head // (HEADS // KV_HEADS)
-                scores = [math.fsum(map(mul, query[head], keys[at][own])) / math.sqrt(HEAD_DIM)
-                          for at in range(last + 1)]
+                kv_head = head // (HEADS // KV_HEADS)
+                scores = [math.fsum(map(mul, query[head], keys[position][kv_head])) / math.sqrt(HEAD_DIM)
+                          for position in range(last + 1)]
                 shares = softmax(scores)
-                mixed += [math.fsum(share * values[at][own][i] for at, share in enumerate(shares))
+                mixed += [math.fsum(share * values[position][kv_head][i] for position, share in enumerate(shares))
                           for i in range(HEAD_DIM)]
-            outputs.append(product(self.of(name + ".weight"), mixed, self.of(name + ".bias")))
+            outputs.append(product(self.tensor(name + ".weight"), mixed, self.tensor(name + ".bias")))
         return outputs
 
     def experts(self, layer, values):
         block = f"model.layers.{layer}." + ("block_sparse_moe." if self.is_phi else "mlp.")
         gate, up, down = ("w1", "w3", "w2") if self.is_phi else ("gate_proj", "up_proj", "down_proj")
-        scores = product(self.of(block + "gate.weight"), values)
+        scores = product(self.tensor(block + "gate.weight"), values)
         chosen = sparse_mixer(scores, self.config["router_jitter_noise"]) if self.is_phi \
             else best_normalised(scores)
-        out = [0.0] * HIDDEN
+        sums = [0.0] * HIDDEN
         for expert, share in chosen:
             name = f"{block}experts.{expert}."
             opened = [a / (1 + math.exp(-a)) * b for a, b in zip(
-                product(self.of(f"{name}{gate}.weight"), values),
-                product(self.of(f"{name}{up}.weight"), values))]
-            for i, value in enumerate(product(self.of(f"{name}{down}.weight"), opened)):
-                out[i] += share * value
-        return out
+                product(self.tensor(f"{name}{gate}.weight"), values),
+                product(self.tensor(f"{name}{up}.weight"), values))]
+            for i, value in enumerate(product(self.tensor(f"{name}{down}.weight"), opened)):
+                sums[i] += share * value
+        return sums
 
     def logits(self, text, length=0):
         """[tokens, vocabulary]; length: what the rotations follow, usually that of the text."""
         rotation = frequencies_of(self.config["rope_parameters"], length or len(text))
-        rows = [self.of("model.embed_tokens.weight")[token][:] for token in text]
+        rows = [self.tensor("model.embed_tokens.weight")[token][:] for token in text]
         for layer in range(LAYERS):
             name = f"model.layers.{layer}."
             added = self.attention(layer, [self.normed(row, name + "input_layernorm") for row in rows],
@@ -232,8 +232,8 @@ class Model:
             added = [self.experts(layer, self.normed(row, name + "post_attention_layernorm"))
                      for row in rows]
             rows = [[a + b for a, b in zip(*pair)] for pair in zip(rows, added)]
-        return [product(self.of("lm_head.weight"), self.normed(row, "model.norm"),
-                        self.of("lm_head.bias")) for row in rows]
+        return [product(self.tensor("lm_head.weight"), self.normed(row, "model.norm"),
+                        self.tensor("lm_head.bias")) for row in rows]
 
 
 # What is drawn and what is kept.
@@ -256,10 +256,10 @@ def draw_weights(folder, config, seed):
         name = f"model.layers.{layer}."
         add_norm(name + "input_layernorm")
         add_norm(name + "post_attention_layernorm")
-        for which, rows in (("q", HEADS), ("k", KV_HEADS), ("v", KV_HEADS)):
-            add(f"{name}self_attn.{which}_proj.weight", rows * HEAD_DIM, HIDDEN, spread=0.35)
+        for projection, rows in (("q", HEADS), ("k", KV_HEADS), ("v", KV_HEADS)):
+            add(f"{name}self_attn.{projection}_proj.weight", rows * HEAD_DIM, HIDDEN, spread=0.35)
             if is_phi:
-                add(f"{name}self_attn.{which}_proj.bias", rows * HEAD_DIM)
+                add(f"{name}self_attn.{projection}_proj.bias", rows * HEAD_DIM)
         add(name + "self_attn.o_proj.weight", HIDDEN, HEADS * HEAD_DIM, spread=0.35)
         if is_phi:
             add(name + "self_attn.o_proj.bias", HIDDEN)
@@ -286,20 +286,20 @@ def flat(rows):
 
 def compute(model, ids):
     """Everything that golden.safetensors has beside the ids."""
-    made = {"logits": ("F32", [TEXT, VOCABULARY], flat(model.logits(ids)))}
+    outputs = {"logits": ("F32", [TEXT, VOCABULARY], flat(model.logits(ids)))}
     for window in WINDOWS:
-        made[f"logits_{window}"] = "F32", [window, VOCABULARY], flat(model.logits(ids[:window]))
+        outputs[f"logits_{window}"] = "F32", [window, VOCABULARY], flat(model.logits(ids[:window]))
     text, steps = ids[:PROMPT], []
     for _ in range(CONTINUED):
         steps.append(model.logits(text)[-1])
         text = text + [max(range(VOCABULARY), key=steps[-1].__getitem__)]
-    made["greedy"] = "I32", [len(text)], text
-    made["greedy_logits"] = "F32", [CONTINUED, VOCABULARY], flat(steps)
-    return made
+    outputs["greedy"] = "I32", [len(text)], text
+    outputs["greedy_logits"] = "F32", [CONTINUED, VOCABULARY], flat(steps)
+    return outputs
 
 
-def apart(one, other):
-    return max(abs(a - b) for a, b in zip(one, other)) / max(map(abs, other))
+def apart(values, expected):
+    return max(abs(a - b) for a, b in zip(values, expected)) / max(map(abs, expected))
 
 
 def main():
@@ -317,13 +317,13 @@ def main():
             stored = read_tensors(folder / "golden.safetensors")
             ids = stored["input_ids"][1]
         model = Model(folder)
-        made = compute(model, ids)
+        outputs = compute(model, ids)
         if sys.argv[1] == "--write":
-            write_tensors(folder / "golden.safetensors", {"input_ids": ("I32", [TEXT], ids)} | made)
+            write_tensors(folder / "golden.safetensors", {"input_ids": ("I32", [TEXT], ids)} | outputs)
             stored = read_tensors(folder / "golden.safetensors")
         errors = {tensor: apart(values, stored[tensor][1])
-                  for tensor, (kind, _, values) in made.items() if kind == "F32"}
-        same = made["greedy"][2] == stored["greedy"][1] and max(errors.values()) < 1e-6
+                  for tensor, (kind, _, values) in outputs.items() if kind == "F32"}
+        same = outputs["greedy"][2] == stored["greedy"][1] and max(errors.values()) < 1e-6
         # What a mistake would show: the other side's rotations, over the same text.
         mistake = apart(flat(model.logits(ids, TRAINED)), stored["logits"][1])
         print(f"{name}: {'as stored' if same else 'differs'}, at most {max(errors.values()):.1e}; the "

@@ -6,77 +6,78 @@
 namespace pretended {
 
 cudaError_t captures::unsafe_call() {
-    for (const std::shared_ptr<capture> &one : open_) {
-        const bool meant = one->mode == cudaStreamCaptureModeGlobal ||
-                           (one->mode == cudaStreamCaptureModeThreadLocal &&
-                            one->by == std::this_thread::get_id());
+    for (const std::shared_ptr<capture> &open_capture : open_) {
+        const bool meant = open_capture->mode == cudaStreamCaptureModeGlobal ||
+                           (open_capture->mode == cudaStreamCaptureModeThreadLocal &&
+                            open_capture->capturing_thread == std::this_thread::get_id());
         if (!meant) continue;
-        one->spoiled = true;
+        open_capture->spoiled = true;
         return cudaErrorStreamCaptureUnsupported;
     }
     return cudaSuccess;
 }
 
-cudaError_t captures::begin(stream &on, cudaStreamCaptureMode mode) {
-    if (on.capturing) return cudaErrorInvalidValue;
-    auto made = std::make_shared<capture>();
-    made->origin = &on;
-    made->mode = mode;
-    made->by = std::this_thread::get_id();
-    made->members[&on];
-    on.capturing = made;
-    open_.insert(made);
+cudaError_t captures::begin(stream &stream, cudaStreamCaptureMode mode) {
+    if (stream.capturing) return cudaErrorInvalidValue;
+    auto new_capture = std::make_shared<capture>();
+    new_capture->origin = &stream;
+    new_capture->mode = mode;
+    new_capture->capturing_thread = std::this_thread::get_id();
+    new_capture->members[&stream];
+    stream.capturing = new_capture;
+    open_.insert(new_capture);
     return cudaSuccess;
 }
 
-cudaError_t captures::end(stream &on, std::vector<step> &out) {
-    const std::shared_ptr<capture> own = on.capturing;
-    if (!own) return cudaErrorInvalidValue;
-    if (own->origin != &on) return cudaErrorStreamCaptureUnmatched;
-    own->ended = true;
-    open_.erase(own);
+cudaError_t captures::end(stream &stream, std::vector<step> &steps) {
+    const std::shared_ptr<capture> ended_capture = stream.capturing;
+    if (!ended_capture) return cudaErrorInvalidValue;
+    if (ended_capture->origin != &stream) return cudaErrorStreamCaptureUnmatched;
+    ended_capture->ended = true;
+    open_.erase(ended_capture);
     bool joined = true;
-    for (const auto &[member, of] : own->members) {
+    for (const auto &[member, counts] : ended_capture->members) {
         member->capturing.reset();
-        joined = joined && (member == &on || of.joined == of.steps);
+        joined = joined && (member == &stream || counts.joined == counts.steps);
     }
-    if (own->spoiled) return cudaErrorStreamCaptureInvalidated;
+    if (ended_capture->spoiled) return cudaErrorStreamCaptureInvalidated;
     if (!joined) return cudaErrorStreamCaptureUnjoined;
-    out = std::move(own->steps);
+    steps = std::move(ended_capture->steps);
     return cudaSuccess;
 }
 
-cudaError_t captures::add(stream &on, step next) {
-    capture &own = *on.capturing;
-    if (own.spoiled) return cudaErrorStreamCaptureInvalidated;
-    ++own.members[&on].steps;
-    own.steps.push_back(std::move(next));
+cudaError_t captures::add(stream &stream, step next) {
+    capture &current = *stream.capturing;
+    if (current.spoiled) return cudaErrorStreamCaptureInvalidated;
+    ++current.members[&stream].steps;
+    current.steps.push_back(std::move(next));
     return cudaSuccess;
 }
 
-cudaError_t captures::record(event &what, stream &on) {
-    if (on.capturing->spoiled) return cudaErrorStreamCaptureInvalidated;
-    what.within = on.capturing;
-    what.where = &on;
-    what.stamp = on.capturing->members[&on].steps;
+cudaError_t captures::record(event &event, stream &stream) {
+    if (stream.capturing->spoiled) return cudaErrorStreamCaptureInvalidated;
+    event.recording_capture = stream.capturing;
+    event.recorded_on = &stream;
+    event.capture_steps = stream.capturing->members[&stream].steps;
     return cudaSuccess;
 }
 
-cudaError_t captures::wait(stream &on, const event &what) {
-    if (!what.within) {
-        on.capturing->spoiled = true;
+cudaError_t captures::wait(stream &stream, const event &event) {
+    if (!event.recording_capture) {
+        stream.capturing->spoiled = true;
         return cudaErrorStreamCaptureIsolation;
     }
-    if (what.within->ended) return cudaErrorCapturedEvent;
-    if (on.capturing && on.capturing != what.within) {
-        on.capturing->spoiled = what.within->spoiled = true;
+    if (event.recording_capture->ended) return cudaErrorCapturedEvent;
+    if (stream.capturing && stream.capturing != event.recording_capture) {
+        stream.capturing->spoiled = event.recording_capture->spoiled = true;
         return cudaErrorStreamCaptureMerge;
     }
-    if (what.within->spoiled) return cudaErrorStreamCaptureInvalidated;
-    on.capturing = what.within;
-    what.within->members[&on];
-    capture::member &from = what.within->members[what.where];
-    if (what.where != &on) from.joined = std::max(from.joined, what.stamp);
+    if (event.recording_capture->spoiled) return cudaErrorStreamCaptureInvalidated;
+    stream.capturing = event.recording_capture;
+    event.recording_capture->members[&stream];
+    capture::member &source_member = event.recording_capture->members[event.recorded_on];
+    if (event.recorded_on != &stream)
+        source_member.joined = std::max(source_member.joined, event.capture_steps);
     return cudaSuccess;
 }
 

@@ -19,7 +19,7 @@ namespace pretended {
 struct capture {
     stream *origin = nullptr;
     cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
-    std::thread::id by;
+    std::thread::id capturing_thread;
     bool spoiled = false, ended = false;
     std::vector<step> steps;  // in the order of the calls, which keeps every dependency
     // The number of steps of each stream, and how many of them the origin waits for.
@@ -34,13 +34,13 @@ public:
     // A capturing thread must not make such a call: cudaMalloc, cudaMemcpy, cudaEventQuery, ...
     cudaError_t unsafe_call();
 
-    cudaError_t begin(stream &on, cudaStreamCaptureMode mode);
-    cudaError_t end(stream &on, std::vector<step> &out);
+    cudaError_t begin(stream &stream, cudaStreamCaptureMode mode);
+    cudaError_t end(stream &stream, std::vector<step> &steps);
     // Adds a step of a stream that captures.
-    cudaError_t add(stream &on, step next);
-    cudaError_t record(event &what, stream &on);
+    cudaError_t add(stream &stream, step next);
+    cudaError_t record(event &event, stream &stream);
     // For a wait in which the stream or the event is part of a capture.
-    cudaError_t wait(stream &on, const event &what);
+    cudaError_t wait(stream &stream, const event &event);
 
 private:
     std::set<std::shared_ptr<capture>> open_;

@@ -20,7 +20,7 @@ enum cublasGemmAlgo_t { CUBLAS_GEMM_DEFAULT = -1 };
 typedef struct cublasContext *cublasHandle_t;
 
 // The names that the library's header gives them, so that its own functions are not linked too.
-cublasStatus_t cublasCreate_v2(cublasHandle_t *out);
+cublasStatus_t cublasCreate_v2(cublasHandle_t *handle);
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle);
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream);
 cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, size_t bytes);

@@ -24,53 +24,54 @@ constexpr size_t large_bytes = 4 << 20;
     std::abort();
 }
 
-uint64_t figure(const char *name, uint64_t otherwise) {
+uint64_t read_number(const char *name, uint64_t otherwise) {
     const char *text = std::getenv(name);
     return text ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
 gpu_limits limits_of(const std::string &name) {
-    for (const gpu_limits &one : gpus)
-        if (name == one.name) return one;
+    for (const gpu_limits &gpu : gpus)
+        if (name == gpu.name) return gpu;
     refuse("PRETENDED_GPU", name);
 }
 
 settings from_environment() {
-    settings out;
-    out.seed = static_cast<uint32_t>(figure("PRETENDED_SEED", out.seed));
-    out.memory_bytes = figure("PRETENDED_BYTES", out.memory_bytes);
-    out.devices = static_cast<uint32_t>(figure("PRETENDED_DEVICES", out.devices));
-    out.moves = figure("PRETENDED_MOVES", out.moves);
-    out.deaf = figure("PRETENDED_DEAF", 0) != 0;
-    if (const char *gpu = std::getenv("PRETENDED_GPU")) out.gpu = gpu;
-    out.compiled_for = static_cast<uint32_t>(figure("PRETENDED_COMPILED_FOR", out.compiled_for));
+    settings result;
+    result.seed = static_cast<uint32_t>(read_number("PRETENDED_SEED", result.seed));
+    result.memory_bytes = read_number("PRETENDED_BYTES", result.memory_bytes);
+    result.devices = static_cast<uint32_t>(read_number("PRETENDED_DEVICES", result.devices));
+    result.moves_max = read_number("PRETENDED_MOVES", result.moves_max);
+    result.ignores_events = read_number("PRETENDED_DEAF", 0) != 0;
+    if (const char *gpu = std::getenv("PRETENDED_GPU")) result.gpu = gpu;
+    result.compiled_for =
+        static_cast<uint32_t>(read_number("PRETENDED_COMPILED_FOR", result.compiled_for));
     if (const char *text = std::getenv("PRETENDED_ORDER")) {
         constexpr const char *names[] = {"drawn", "eager", "lazy", "threads"};
         const auto found = std::ranges::find(names, std::string(text));
         if (found == std::end(names)) refuse("PRETENDED_ORDER", text);
-        out.how = static_cast<order>(found - names);
+        result.stream_order = static_cast<order>(found - names);
     }
     if (const char *text = std::getenv("PRETENDED_FAIL")) {
-        const std::string all = text;
-        const size_t colon = all.find(':');
-        if (colon == std::string::npos) refuse("PRETENDED_FAIL", all);
-        out.fail_call = all.substr(0, colon);
-        out.fail_at = std::strtoull(all.c_str() + colon + 1, nullptr, 10);
-        out.fail_on = all.back() == '+';
-        out.breaks = all.back() == '!';
+        const std::string value = text;
+        const size_t colon = value.find(':');
+        if (colon == std::string::npos) refuse("PRETENDED_FAIL", value);
+        result.fail_call = value.substr(0, colon);
+        result.fail_at = std::strtoull(value.c_str() + colon + 1, nullptr, 10);
+        result.fails_after = value.back() == '+';
+        result.breaks_device = value.back() == '!';
     }
-    return out;
+    return result;
 }
 
 std::unique_ptr<device> &current() {
-    static std::unique_ptr<device> one = [] {
-        auto made = std::make_unique<device>(from_environment());
+    static std::unique_ptr<device> instance = [] {
+        auto created = std::make_unique<device>(from_environment());
         if (std::getenv("PRETENDED_CLOCK"))
-            made->rates =
+            created->rates =
                 pretended_rates{2e-6, 8e-6, 6e-6, 25e9, 20e9, 1e12, 32 << 20, 3e12, 5e11, 1e14};
-        return made;
+        return created;
     }();
-    return one;
+    return instance;
 }
 
 cudaError_t failure_of(const std::string &call) {
@@ -84,42 +85,43 @@ cudaError_t failure_of(const std::string &call) {
 
 device &now() { return *current(); }
 
-void begin(const settings &how) {
+void begin(const settings &settings) {
     if (!now().alive().none()) {
         std::fprintf(stderr, "the last pretended GPU is still in use\n");
         std::abort();
     }
-    current() = std::make_unique<device>(how);
+    current() = std::make_unique<device>(settings);
 }
 objects alive() { return now().alive(); }
 uint64_t calls(const std::string &name) { return now().calls(name); }
 uint64_t copies(int priority) { return now().copies(priority); }
 
-device::device(const settings &how)
-    : streams(how),
-      how_(how),
-      limits_(limits_of(how.gpu)),
-      used_(how.devices),
-      allocations_(how.devices) {}
+device::device(const settings &settings)
+    : streams(settings),
+      settings_(settings),
+      limits_(limits_of(settings.gpu)),
+      used_(settings.devices),
+      allocations_(settings.devices) {}
 
-cudaError_t device::reach(uint32_t peer) {
-    if (peer >= how_.devices || peer == current) return cudaErrorInvalidDevice;
-    if (!how_.peers) return cudaErrorPeerAccessUnsupported;
+cudaError_t device::enable_peer(uint32_t peer) {
+    if (peer >= settings_.devices || peer == current) return cudaErrorInvalidDevice;
+    if (!settings_.peers) return cudaErrorPeerAccessUnsupported;
     return reach_.insert({current, peer}).second ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled;
 }
 
-bool device::reaches(uint32_t by, const void *at) const {
-    const uint32_t its =
-        std::prev(blocks_.upper_bound(static_cast<const std::byte *>(at)))->second.device;
-    return its == by || reach_.contains({by, its});
+bool device::can_access(uint32_t device, const void *address) const {
+    const uint32_t owner =
+        std::prev(blocks_.upper_bound(static_cast<const std::byte *>(address)))->second.device;
+    return owner == device || reach_.contains({device, owner});
 }
 
 cudaError_t device::enter(const char *call, bool unsafe_in_capture) {
     const uint64_t number = ++calls_[call];
-    const bool due = how_.fail_call == call && number == how_.fail_at;
-    const bool later = how_.fail_on && how_.fail_call == call && number > how_.fail_at;
-    broken_ = broken_ || (due && how_.breaks);
-    if (due || later || broken_) return failure_of(how_.fail_call);
+    const bool due = settings_.fail_call == call && number == settings_.fail_at;
+    const bool later =
+        settings_.fails_after && settings_.fail_call == call && number > settings_.fail_at;
+    broken_ = broken_ || (due && settings_.breaks_device);
+    if (due || later || broken_) return failure_of(settings_.fail_call);
     return unsafe_in_capture ? recorded.unsafe_call() : cudaSuccess;
 }
 
@@ -129,23 +131,23 @@ uint64_t device::calls(const std::string &name) const {
 }
 
 objects device::alive() const {
-    objects out;
-    for (const auto &[at, one] : blocks_) ++(one.pinned ? out.pinned : out.memory);
-    out.streams = streams.count();
-    out.events = events;
-    out.graphs = graphs;
-    out.libraries = libraries;
-    return out;
+    objects result;
+    for (const auto &[address, block] : blocks_) ++(block.pinned ? result.pinned : result.memory);
+    result.streams = streams.count();
+    result.events = events;
+    result.graphs = graphs;
+    result.libraries = libraries;
+    return result;
 }
 
-cudaError_t device::allocate(void **out, size_t bytes, bool pinned, bool mapped) {
+cudaError_t device::allocate(void **memory, size_t bytes, bool pinned, bool mapped) {
     if (!pinned && bytes > free_bytes()) return cudaErrorMemoryAllocation;
-    *out = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
     // Fills memory with NaN, so that unwritten values show. If nothing is computed, the numbers in
     // memory are the results. Large memory is not touched, since that would take longer than the
     // run.
-    std::memset(*out, rates ? 0 : 0xff, std::min(bytes, large_bytes));
-    blocks_[static_cast<std::byte *>(*out)] = {bytes, pinned, mapped, current};
+    std::memset(*memory, rates ? 0 : 0xff, std::min(bytes, large_bytes));
+    blocks_[static_cast<std::byte *>(*memory)] = {bytes, pinned, mapped, current};
     if (!pinned) used_[current] += bytes, ++allocations_[current];
     return cudaSuccess;
 }
@@ -154,15 +156,15 @@ cudaError_t device::allocate(void **out, size_t bytes, bool pinned, bool mapped)
 cudaError_t device::release(void *memory, bool pinned) {
     const auto found = blocks_.find(static_cast<std::byte *>(memory));
     if (found == blocks_.end() || found->second.pinned != pinned) return cudaErrorInvalidValue;
-    for (uint32_t device = 0; device < how_.devices; ++device) (void)streams.finish(device);
+    for (uint32_t device = 0; device < settings_.devices; ++device) (void)streams.finish(device);
     if (!pinned) used_[found->second.device] -= found->second.bytes;
     blocks_.erase(found);
     std::free(memory);
     return cudaSuccess;
 }
 
-device::place device::place_of(const void *at, size_t bytes) const {
-    const auto *first = static_cast<const std::byte *>(at);
+device::place device::place_of(const void *address, size_t bytes) const {
+    const auto *first = static_cast<const std::byte *>(address);
     auto found = blocks_.upper_bound(first);
     if (found == blocks_.begin()) return place::pageable;
     --found;
@@ -172,9 +174,9 @@ device::place device::place_of(const void *at, size_t bytes) const {
 }
 
 // Whether kernels may use this host memory. They fault on any other.
-bool device::mapped(const void *at) const {
-    const auto found = blocks_.upper_bound(static_cast<const std::byte *>(at));
-    return place_of(at, 1) == place::pinned && std::prev(found)->second.mapped;
+bool device::mapped(const void *address) const {
+    const auto found = blocks_.upper_bound(static_cast<const std::byte *>(address));
+    return place_of(address, 1) == place::pinned && std::prev(found)->second.mapped;
 }
 
 double device::copy_s(size_t bytes, cudaMemcpyKind kind) const {
@@ -187,47 +189,49 @@ double device::copy_s(size_t bytes, cudaMemcpyKind kind) const {
 
 // Goes through the legacy stream, for which the others do not wait. Pageable memory has been read
 // when this returns, but may not have arrived.
-cudaError_t device::copy_now(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
-    if (kind != cudaMemcpyHostToDevice || place_of(to, bytes) != place::device)
+cudaError_t device::copy_now(void *target, const void *source, size_t bytes, cudaMemcpyKind kind) {
+    if (kind != cudaMemcpyHostToDevice || place_of(target, bytes) != place::device)
         return cudaErrorInvalidValue;
-    const place source = place_of(from, bytes);
-    if (source == place::device || source == place::astray || !reaches(current, to))
+    const place source_place = place_of(source, bytes);
+    if (source_place == place::device || source_place == place::astray ||
+        !can_access(current, target))
         return cudaErrorInvalidValue;
     stream &legacy = streams.legacy(current);
-    if (rates || source == place::pinned) {
+    if (rates || source_place == place::pinned) {
         (void)streams.finish(legacy);
-        std::memcpy(to, from, bytes);
+        std::memcpy(target, source, bytes);
         return cudaSuccess;
     }
-    const auto *first = static_cast<const std::byte *>(from);
-    return submit(legacy, [to, staged = std::vector<std::byte>(first, first + bytes)] {
-        std::memcpy(to, staged.data(), staged.size());
+    const auto *first = static_cast<const std::byte *>(source);
+    return submit(legacy, [target, staged = std::vector<std::byte>(first, first + bytes)] {
+        std::memcpy(target, staged.data(), staged.size());
         return 0.0;
     });
 }
 
-cudaError_t device::copy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
-                         stream &on) {
-    const place source = place_of(from, bytes), target = place_of(to, bytes);
+cudaError_t device::copy(void *target, const void *source, size_t bytes, cudaMemcpyKind kind,
+                         stream &stream) {
+    const place source_place = place_of(source, bytes), target_place = place_of(target, bytes);
     if (kind == cudaMemcpyDefault)  // by the addresses
-        kind = source != place::device   ? cudaMemcpyHostToDevice
-               : target != place::device ? cudaMemcpyDeviceToHost
-                                         : cudaMemcpyDeviceToDevice;
+        kind = source_place != place::device   ? cudaMemcpyHostToDevice
+               : target_place != place::device ? cudaMemcpyDeviceToHost
+                                               : cudaMemcpyDeviceToDevice;
     const bool from_host = kind == cudaMemcpyHostToDevice, to_host = kind == cudaMemcpyDeviceToHost;
-    const place host = from_host ? source : target;
-    const bool right = from_host ? target == place::device && source != place::device
-                       : to_host ? source == place::device && target != place::device
-                                 : source == place::device && target == place::device;
-    if (!right || source == place::astray || target == place::astray) return cudaErrorInvalidValue;
-    if ((from_host || to_host) && host == place::pageable && !how_.pageable)
+    const place host = from_host ? source_place : target_place;
+    const bool right = from_host ? target_place == place::device && source_place != place::device
+                       : to_host ? source_place == place::device && target_place != place::device
+                                 : source_place == place::device && target_place == place::device;
+    if (!right || source_place == place::astray || target_place == place::astray)
+        return cudaErrorInvalidValue;
+    if ((from_host || to_host) && host == place::pageable && !settings_.pageable)
         return cudaErrorInvalidValue;
     // Between devices, or from another's stream, without a request for access.
-    if ((source == place::device && !reaches(on.device, from)) ||
-        (target == place::device && !reaches(on.device, to)))
+    if ((source_place == place::device && !can_access(stream.device, source)) ||
+        (target_place == place::device && !can_access(stream.device, target)))
         return cudaErrorInvalidValue;
-    copies_[on.priority] += from_host;
-    return submit(on, [=, this] {
-        std::memcpy(to, from, bytes);
+    copies_[stream.priority] += from_host;
+    return submit(stream, [=, this] {
+        std::memcpy(target, source, bytes);
         return copy_s(bytes, kind);
     });
 }
@@ -241,8 +245,8 @@ cudaError_t device::allow_shared(const kernel_entry *kernel, int bytes) {
 }
 
 cudaError_t device::launch(const kernel_entry *kernel, dim3 grid, dim3 block, const void *arguments,
-                           size_t shared_bytes, stream &on) {
-    if (on.device != current) return cudaErrorInvalidResourceHandle;
+                           size_t shared_bytes, stream &stream) {
+    if (stream.device != current) return cudaErrorInvalidResourceHandle;
     const bool sized = grid.x >= 1 && grid.y >= 1 && grid.z >= 1 && grid.x <= grid_x_max &&
                        grid.y <= grid_yz_max && grid.z <= grid_yz_max;
     if (!sized || block.x != kernel->threads || block.x > block_threads_max ||
@@ -253,45 +257,46 @@ cudaError_t device::launch(const kernel_entry *kernel, dim3 grid, dim3 block, co
         found != allowed_.end() ? found->second + kernel->static_shared_bytes : shared_bytes_max;
     if (shared_bytes + kernel->static_shared_bytes > std::max(allowed, shared_bytes_max))
         return cudaErrorInvalidValue;
-    if (kernel->tells && !mapped(kernel->tells(arguments))) return cudaErrorIllegalAddress;
+    if (kernel->find_told_word && !mapped(kernel->find_told_word(arguments)))
+        return cudaErrorIllegalAddress;
     // A kernel is loaded when it is first launched, which must not be while a stream captures.
-    if (loaded_.insert({current, kernel}).second && on.capturing) {
-        on.capturing->spoiled = true;
+    if (loaded_.insert({current, kernel}).second && stream.capturing) {
+        stream.capturing->spoiled = true;
         return cudaErrorStreamCaptureUnsupported;
     }
-    return submit(on, kernel->make(arguments, grid, static_cast<uint32_t>(shared_bytes)));
+    return submit(stream, kernel->make(arguments, grid, static_cast<uint32_t>(shared_bytes)));
 }
 
-cudaError_t device::submit(stream &on, work run) {
-    if (on.capturing) return recorded.add(on, {std::move(run)});
-    if (!rates) return streams.submit(on, {std::move(run)}), cudaSuccess;
-    on.free_s = std::max(on.free_s, host_s) + run();
-    for (const told_word &word : told()) *word.to = word.bits;
-    told().clear();
+cudaError_t device::submit(stream &stream, work run) {
+    if (stream.capturing) return recorded.add(stream, {std::move(run)});
+    if (!rates) return streams.submit(stream, {std::move(run)}), cudaSuccess;
+    stream.free_s = std::max(stream.free_s, host_s) + run();
+    for (const told_word &word : told_words()) *word.address = word.bits;
+    told_words().clear();
     return cudaSuccess;
 }
 
-cudaError_t device::record(event &what, stream &on) {
-    if (what.device != on.device) return cudaErrorInvalidResourceHandle;
-    if (on.capturing) return recorded.record(what, on);
-    what.within.reset();
-    what.where = &on;
-    const uint64_t number = ++what.recorded;
+cudaError_t device::record(event &event, stream &stream) {
+    if (event.device != stream.device) return cudaErrorInvalidResourceHandle;
+    if (stream.capturing) return recorded.record(event, stream);
+    event.recording_capture.reset();
+    event.recorded_on = &stream;
+    const uint64_t number = ++event.recorded;
     if (rates) {
-        what.passed = number;
-        what.at_s = std::max(on.free_s, host_s);
+        event.passed = number;
+        event.at_s = std::max(stream.free_s, host_s);
     } else {
-        streams.submit(on, {{}, nullptr, &what, number});
+        streams.submit(stream, {{}, nullptr, &event, number});
     }
     return cudaSuccess;
 }
 
-cudaError_t device::wait(stream &on, event &what) {
-    if (on.capturing || what.within) return recorded.wait(on, what);
+cudaError_t device::wait(stream &stream, event &event) {
+    if (stream.capturing || event.recording_capture) return recorded.wait(stream, event);
     if (rates)
-        on.free_s = std::max(on.free_s, what.at_s);
-    else if (what.recorded != 0)
-        streams.submit(on, {{}, &what, nullptr, what.recorded});
+        stream.free_s = std::max(stream.free_s, event.at_s);
+    else if (event.recorded != 0)
+        streams.submit(stream, {{}, &event, nullptr, event.recorded});
     return cudaSuccess;
 }
 
@@ -303,5 +308,5 @@ cudaError_t device::finish() {
 
 }  // namespace pretended
 
-void pretend_time(const pretended_rates &given) { pretended::now().rates = given; }
+void pretend_time(const pretended_rates &rates) { pretended::now().rates = rates; }
 double pretended_now() { return pretended::now().host_s; }

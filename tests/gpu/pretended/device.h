@@ -34,7 +34,7 @@ struct kernel_entry {
     uint32_t threads;
     uint32_t static_shared_bytes;
     // The word in host memory by which the kernel says that it has run. Null: it writes to none.
-    const void *(*tells)(const void *kernel) = nullptr;
+    const void *(*find_told_word)(const void *kernel) = nullptr;
 };
 
 struct graph {
@@ -45,12 +45,12 @@ struct graph {
 
 struct library {
     uint32_t device = 0;
-    stream *on = nullptr;
+    stream *used_stream = nullptr;
 };
 
 class device {
 public:
-    explicit device(const settings &how);
+    explicit device(const settings &settings);
 
     // Every call that may fail begins with this.
     cudaError_t enter(const char *call, bool unsafe_in_capture = false);
@@ -58,31 +58,32 @@ public:
     uint64_t copies(int priority) { return copies_[priority]; }
     objects alive() const;
 
-    cudaError_t allocate(void **out, size_t bytes, bool pinned, bool mapped = false);
+    cudaError_t allocate(void **memory, size_t bytes, bool pinned, bool mapped = false);
     cudaError_t release(void *memory, bool pinned);
-    size_t free_bytes() const { return how_.memory_bytes - used_[current]; }
-    size_t total_bytes() const { return how_.memory_bytes; }
-    uint64_t ever_allocated(uint32_t device) const { return allocations_.at(device); }
-    cudaError_t copy_now(void *to, const void *from, size_t bytes, cudaMemcpyKind kind);
-    cudaError_t copy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, stream &on);
+    size_t free_bytes() const { return settings_.memory_bytes - used_[current]; }
+    size_t total_bytes() const { return settings_.memory_bytes; }
+    uint64_t allocation_count(uint32_t device) const { return allocations_.at(device); }
+    cudaError_t copy_now(void *target, const void *source, size_t bytes, cudaMemcpyKind kind);
+    cudaError_t copy(void *target, const void *source, size_t bytes, cudaMemcpyKind kind,
+                     stream &stream);
 
     cudaError_t allow_shared(const kernel_entry *kernel, int bytes);
     cudaError_t launch(const kernel_entry *kernel, dim3 grid, dim3 block, const void *arguments,
-                       size_t shared_bytes, stream &on);
-    cudaError_t submit(stream &on, work run);
-    cudaError_t record(event &what, stream &on);
-    cudaError_t wait(stream &on, event &what);
+                       size_t shared_bytes, stream &stream);
+    cudaError_t submit(stream &stream, work run);
+    cudaError_t record(event &event, stream &stream);
+    cudaError_t wait(stream &stream, event &event);
     // Finishes all work under way on the current device. An error if streams hang.
     cudaError_t finish();
 
     const gpu_limits &limits() const { return limits_; }
     uint32_t kernels_compiled_for() const {
-        return how_.compiled_for ? how_.compiled_for : limits_.capability;
+        return settings_.compiled_for ? settings_.compiled_for : limits_.capability;
     }
-    uint32_t devices() const { return how_.devices; }
-    bool peers() const { return how_.peers; }
+    uint32_t devices() const { return settings_.devices; }
+    bool peers() const { return settings_.peers; }
     // From now on the current device can access the memory of `peer`.
-    cudaError_t reach(uint32_t peer);
+    cudaError_t enable_peer(uint32_t peer);
 
     uint32_t current = 0;  // the device that calls without a stream are for, and launches
 
@@ -99,13 +100,13 @@ private:
         uint32_t device;
     };
     enum class place : uint8_t { device, pinned, pageable, astray };
-    place place_of(const void *at, size_t bytes) const;
-    bool mapped(const void *at) const;
-    // Whether a copy on a stream of device `by` can access memory of a device.
-    bool reaches(uint32_t by, const void *at) const;
+    place place_of(const void *address, size_t bytes) const;
+    bool mapped(const void *address) const;
+    // Whether a copy on a stream of `device` can access the memory at `address`.
+    bool can_access(uint32_t device, const void *address) const;
     double copy_s(size_t bytes, cudaMemcpyKind kind) const;
 
-    settings how_;
+    settings settings_;
     gpu_limits limits_;
     std::vector<uint64_t> used_, allocations_;       // [devices]
     std::set<std::pair<uint32_t, uint32_t>> reach_;  // from, to

@@ -50,7 +50,7 @@ template <weight_type type, bool two>
 double kernel_s(const tile_kernel<type, two> &kernel, dim3 grid) {
     double bytes = 0, computed_s = 0;
     for (uint32_t i = 0; i < grid.y; ++i) {
-        const product_item &item = kernel.table ? kernel.table[i] : kernel.one;
+        const product_item &item = kernel.table ? kernel.table[i] : kernel.inline_item;
         bytes += bytes_of_item(item);
         computed_s += operations_s(item);
     }
@@ -69,10 +69,10 @@ class telling_team : public host_team {
 public:
     using host_team::host_team;
     template <class Value>
-    void tell(Value *to, Value value) {
+    void tell(Value *target, Value value) {
         static_assert(sizeof(Value) == sizeof(uint32_t));
-        pretended::told().push_back(
-            {reinterpret_cast<uint32_t *>(to), std::bit_cast<uint32_t>(value), fences_});
+        pretended::told_words().push_back(
+            {reinterpret_cast<uint32_t *>(target), std::bit_cast<uint32_t>(value), fences_});
     }
     void fence() { ++fences_; }
 
@@ -93,18 +93,18 @@ const void *told_by(const void *kernel) {
 template <class Kernel>
 work make_launch(const void *kernel, dim3 grid, uint32_t shared_bytes) {
     static_assert(sizeof(Kernel) <= pretended::argument_bytes_max);
-    const Kernel own = *static_cast<const Kernel *>(kernel);
-    return [own, grid, shared_bytes] {
+    const Kernel kernel_copy = *static_cast<const Kernel *>(kernel);
+    return [kernel_copy, grid, shared_bytes] {
         const bool timed = pretended::now().rates.has_value();
-        const double taken_s = timed ? rates().launch_s + kernel_s(own, grid) : 0;
+        const double taken_s = timed ? rates().launch_s + kernel_s(kernel_copy, grid) : 0;
         // If time is kept nothing is computed, but tables are written and the host gets its words.
         if (timed && !tells<Kernel> && !std::is_same_v<Kernel, words_kernel>) return taken_s;
         if constexpr (tells<Kernel>) {
             telling_team team(Kernel::threads, shared_bytes);
-            run_each_block(own, team, grid.x, grid.y, grid.z);
+            run_each_block(kernel_copy, team, grid.x, grid.y, grid.z);
         } else {
             host_team team(Kernel::threads, shared_bytes);
-            run_blocks(own, team, grid.x, grid.y, grid.z);
+            run_blocks(kernel_copy, team, grid.x, grid.y, grid.z);
         }
         return taken_s;
     };

@@ -1,8 +1,8 @@
 // pretended.h - the behaviour of the pretended GPU, and questions that a test may ask.
 //
-//   pretended::begin({.how = pretended::order::lazy, .seed = 3});   // else the environment says it
+//   pretended::begin({.stream_order = pretended::order::lazy, .seed = 3});  // or by environment
 //   ... the executor runs over it
-//   pretended::alive().none()                                      // all was given back
+//   pretended::alive().none()                                               // all given back
 //
 // PRETENDED_ORDER drawn, eager, lazy or threads; PRETENDED_SEED the random seed; PRETENDED_GPU
 // sm_75, sm_80, sm_86, sm_89 or sm_90; PRETENDED_COMPILED_FOR 80 for kernels of sm_80 (by default
@@ -26,7 +26,7 @@ enum class order : uint8_t {
 };
 
 struct settings {
-    order how = order::drawn;
+    order stream_order = order::drawn;
     uint32_t seed = 5;
     std::string gpu = "sm_86";
     // Architecture that the program's kernels are compiled for, 80 for sm_80. 0: the GPU's own.
@@ -34,10 +34,11 @@ struct settings {
     uint64_t memory_bytes = uint64_t{1} << 33;  // of each device
     std::string fail_call{};                    // the name of a call
     uint64_t fail_at = 0;                       // which of them, from 1
-    bool fail_on = false;                       // those of its name behind it fail too
-    bool breaks = false;  // every call behind it fails, as on a GPU after a fault of a kernel
-    uint64_t moves = UINT64_MAX;
-    bool deaf = false;
+    bool fails_after = false;                   // those of its name behind it fail too
+    bool breaks_device =
+        false;  // every call behind it fails, as on a GPU after a fault of a kernel
+    uint64_t moves_max = UINT64_MAX;
+    bool ignores_events = false;
     // Asynchronous copies from and to memory that is not pinned read and write late. Otherwise they
     // are refused, because they may be synchronous on a GPU.
     bool pageable = false;
@@ -46,7 +47,7 @@ struct settings {
 };
 
 // A new GPU. Requires: nothing of the last one is alive.
-void begin(const settings &how);
+void begin(const settings &settings);
 
 // Objects that were created and not yet released.
 struct objects {

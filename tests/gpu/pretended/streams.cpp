@@ -8,8 +8,9 @@ namespace pretended {
 
 namespace {
 
-bool free_to_run(const step &one) {
-    return !one.after || one.after->passed.load(std::memory_order_acquire) >= one.number;
+bool can_run(const step &step) {
+    return !step.awaited_event ||
+           step.awaited_event->passed.load(std::memory_order_acquire) >= step.number;
 }
 
 // Without a lock: see stream::last_.
@@ -22,20 +23,20 @@ void wait_until(Ready &&ready) {
 
 }  // namespace
 
-std::vector<told_word> &told() {
+std::vector<told_word> &told_words() {
     static thread_local std::vector<told_word> words;
     return words;
 }
 
-void stream::run(const step &one) {
-    if (one.run) one.run();
+void stream::run(const step &step) {
+    if (step.run) step.run();
     const uint32_t fences = unseen_.empty() ? 0 : unseen_.back().fences + 1;
-    for (told_word &word : told()) {
+    for (told_word &word : told_words()) {
         word.fences += fences;
         unseen_.push_back(word);
     }
-    told().clear();
-    if (one.passes) one.passes->passed.store(one.number, std::memory_order_release);
+    told_words().clear();
+    if (step.passed_event) step.passed_event->passed.store(step.number, std::memory_order_release);
 }
 
 void stream::show(size_t count, const std::function<uint32_t()> &random) {
@@ -43,13 +44,13 @@ void stream::show(size_t count, const std::function<uint32_t()> &random) {
         const auto behind = std::ranges::find_if(
             unseen_, [&](const told_word &word) { return word.fences != unseen_.front().fences; });
         const auto next = unseen_.begin() + random() % (behind - unseen_.begin());
-        std::atomic_ref(*next->to).store(next->bits, std::memory_order_release);
+        std::atomic_ref(*next->address).store(next->bits, std::memory_order_release);
         unseen_.erase(next);
     }
 }
 
-stream::stream(order how) {
-    if (how != order::threads) return;
+stream::stream(order stream_order) {
+    if (stream_order != order::threads) return;
     last_ = new node;
     thread_ = std::thread([this, first = last_] { loop(first); });
 }
@@ -66,24 +67,24 @@ void stream::submit(step next) {
         return;
     }
     ++submitted_;
-    node *made = new node{std::move(next), {}};
-    node *before = last_;
-    last_ = made;
-    before->next.store(made, std::memory_order_release);
+    node *added = new node{std::move(next), {}};
+    node *previous = last_;
+    last_ = added;
+    previous->next.store(added, std::memory_order_release);
 }
 
-void stream::loop(node *at) {
+void stream::loop(node *current) {
     for (;;) {
         node *next = nullptr;
         wait_until([&] {
-            next = at->next.load(std::memory_order_acquire);
+            next = current->next.load(std::memory_order_acquire);
             return next || stop_.load(std::memory_order_acquire);
         });
-        delete at;
+        delete current;
         if (!next) return;
-        at = next;
-        wait_until([&] { return free_to_run(at->what); });
-        run(at->what);
+        current = next;
+        wait_until([&] { return can_run(current->queued_step); });
+        run(current->queued_step);
         show(SIZE_MAX, [&, state = uint64_t{0x9e3779b97f4a7c15}]() mutable {
             state = state * 6364136223846793005u + done_.load(std::memory_order_relaxed) * 2 + 1;
             return static_cast<uint32_t>(state >> 33);
@@ -99,7 +100,8 @@ bool stream::idle() const {
 
 // An event behind a kernel's words passes once the host can see all of them.
 bool stream::can_move() const {
-    return !steps_.empty() && free_to_run(steps_.front()) && (told_all() || !steps_.front().passes);
+    return !steps_.empty() && can_run(steps_.front()) &&
+           (has_shown_all() || !steps_.front().passed_event);
 }
 
 void stream::move() {
@@ -108,119 +110,122 @@ void stream::move() {
     run(front);
 }
 
-all_streams::all_streams(const settings &how)
-    : how_(how), state_(how.seed * 2654435761u + 1), moves_left_(how.moves) {
-    for (uint32_t device = 0; device < how.devices; ++device) make(device);
+all_streams::all_streams(const settings &settings)
+    : settings_(settings),
+      state_(settings.seed * 2654435761u + 1),
+      moves_left_(settings.moves_max) {
+    for (uint32_t device = 0; device < settings.devices; ++device) make(device);
 }
 
 stream *all_streams::make(uint32_t device) {
-    streams_.push_back(std::make_unique<stream>(how_.how));
+    streams_.push_back(std::make_unique<stream>(settings_.stream_order));
     streams_.back()->device = device;
     return streams_.back().get();
 }
 
 // Work that the stream was given still runs.
-void all_streams::destroy(stream *one) {
-    finish(*one);
-    std::erase_if(streams_, [&](const auto &own) { return own.get() == one; });
+void all_streams::destroy(stream *stream) {
+    finish(*stream);
+    std::erase_if(streams_, [&](const auto &owned) { return owned.get() == stream; });
 }
 
-bool all_streams::move(stream &one) {
-    if (!one.can_move() || moves_left_ == 0) return false;
+bool all_streams::move(stream &stream) {
+    if (!stream.can_move() || moves_left_ == 0) return false;
     --moves_left_;
-    one.move();
-    if (how_.how == order::eager) show(one, SIZE_MAX);
+    stream.move();
+    if (settings_.stream_order == order::eager) show(stream, SIZE_MAX);
     return true;
 }
 
-void all_streams::show(stream &one, size_t count) {
-    one.show(count, [this] { return random(); });
+void all_streams::show(stream &stream, size_t count) {
+    stream.show(count, [this] { return random(); });
 }
 
-void all_streams::submit(stream &to, step next) {
-    if (how_.deaf && next.after) return;
-    to.submit(std::move(next));
-    if (how_.how != order::eager) return;
+void all_streams::submit(stream &target, step next) {
+    if (settings_.ignores_events && next.awaited_event) return;
+    target.submit(std::move(next));
+    if (settings_.stream_order != order::eager) return;
     for (bool moved = true; moved;) {
         moved = false;
-        for (const auto &one : streams_) moved = move(*one) || moved;
+        for (const auto &stream : streams_) moved = move(*stream) || moved;
     }
 }
 
 // Every few hundred steps each stream gets its own pace: some run ahead, some hardly move.
 stream &all_streams::draw() {
     if (turns_++ % 256 == 0)
-        for (const auto &one : streams_) one->weight = 1u << (random() % 4 * 3);
-    uint32_t all = 0;
-    for (const auto &one : streams_) all += one->weight;
-    uint32_t at = random() % all;
+        for (const auto &stream : streams_) stream->weight = 1u << (random() % 4 * 3);
+    uint32_t total = 0;
+    for (const auto &stream : streams_) total += stream->weight;
+    uint32_t position = random() % total;
     size_t which = 0;
-    while (at >= streams_[which]->weight) at -= streams_[which++]->weight;
+    while (position >= streams_[which]->weight) position -= streams_[which++]->weight;
     return *streams_[which];
 }
 
 // Advances only the work that the event's recording needs, so that all other work starves.
-bool all_streams::advance(const event &to, uint64_t number) {
-    while (to.passed.load() < number) {
-        stream &on = *to.where;
-        if (move(on)) continue;
-        if (!on.told_all()) return true;  // the host sees it bit by bit
-        const step *front = on.front();
+bool all_streams::advance(const event &event, uint64_t number) {
+    while (event.passed.load() < number) {
+        stream &awaited = *event.recorded_on;
+        if (move(awaited)) continue;
+        if (!awaited.has_shown_all()) return true;  // the host sees it bit by bit
+        const step *front = awaited.front();
         if (moves_left_ == 0) return false;
-        if (front && front->after && front->after->where != &on) {
-            if (!advance(*front->after, front->number)) return false;
+        if (front && front->awaited_event && front->awaited_event->recorded_on != &awaited) {
+            if (!advance(*front->awaited_event, front->number)) return false;
             continue;
         }
         // It has been recorded elsewhere since.
         bool moved = false;
-        for (const auto &one : streams_) moved = move(*one) || moved;
+        for (const auto &stream : streams_) moved = move(*stream) || moved;
         if (!moved) return false;
     }
     return true;
 }
 
-bool all_streams::query(event &of) {
-    if (how_.how != order::threads)
-        for (const auto &one : streams_) show(*one, random() % (one->unseen() / 4 + 2));
-    switch (how_.how) {
+bool all_streams::query(event &event) {
+    if (settings_.stream_order != order::threads)
+        for (const auto &stream : streams_)
+            show(*stream, random() % (stream->unseen_count() / 4 + 2));
+    switch (settings_.stream_order) {
         case order::drawn:
             move(draw());
             break;
         case order::lazy:
-            if (of.reached() || !of.where) break;
-            if (of.where->asked++ < of.where->patience) break;
-            of.where->asked = 0;
-            of.where->patience = random() % 3 == 0 ? random() % 200 : random() % 2;
-            advance(of, of.recorded);
+            if (event.has_passed() || !event.recorded_on) break;
+            if (event.recorded_on->asked++ < event.recorded_on->patience) break;
+            event.recorded_on->asked = 0;
+            event.recorded_on->patience = random() % 3 == 0 ? random() % 200 : random() % 2;
+            advance(event, event.recorded);
             break;
         case order::threads:
-            if (!of.reached()) std::this_thread::yield();
+            if (!event.has_passed()) std::this_thread::yield();
             break;
         case order::eager:
             break;
     }
-    return of.reached();
+    return event.has_passed();
 }
 
-bool all_streams::finish(stream &one) {
-    if (how_.how == order::threads) {
-        wait_until([&] { return one.idle(); });
+bool all_streams::finish(stream &stream) {
+    if (settings_.stream_order == order::threads) {
+        wait_until([&] { return stream.idle(); });
         return true;
     }
-    while (!one.idle()) {
+    while (!stream.idle()) {
         if (moves_left_ == 0) return false;
-        for (const auto &other : streams_) {
-            show(*other, SIZE_MAX);
-            move(*other);
+        for (const auto &moving : streams_) {
+            show(*moving, SIZE_MAX);
+            move(*moving);
         }
     }
-    show(one, SIZE_MAX);
+    show(stream, SIZE_MAX);
     return true;
 }
 
 bool all_streams::finish(uint32_t device) {
     return std::ranges::all_of(
-        streams_, [&](const auto &one) { return one->device != device || finish(*one); });
+        streams_, [&](const auto &stream) { return stream->device != device || finish(*stream); });
 }
 
 }  // namespace pretended

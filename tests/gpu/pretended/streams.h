@@ -23,32 +23,33 @@ class stream;
 // A word that a kernel writes to host memory. The host sees it some time after the kernel has run
 // and before a later event has passed. Words between two fences arrive in any order.
 struct told_word {
-    uint32_t *to, bits, fences;  // before it
+    uint32_t *address, bits, fences;  // before it
 };
 // Words written by the step that the calling thread runs.
-std::vector<told_word> &told();
+std::vector<told_word> &told_words();
 
 struct event {
     std::atomic<uint64_t> passed{0};  // how many of its recordings the streams have reached
     uint64_t recorded = 0;
     uint32_t device = 0;
     double at_s = 0;
-    stream *where = nullptr;          // of the last recording
-    std::shared_ptr<capture> within;  // the last recording is of this capture, not of a queue
-    uint64_t stamp = 0;               // steps of `where` in the capture before it
-    bool reached() const { return passed.load(std::memory_order_acquire) >= recorded; }
+    stream *recorded_on = nullptr;  // of the last recording
+    std::shared_ptr<capture>
+        recording_capture;       // the last recording is of this capture, not of a queue
+    uint64_t capture_steps = 0;  // steps of `recorded_on` in the capture before it
+    bool has_passed() const { return passed.load(std::memory_order_acquire) >= recorded; }
 };
 
-// Waits for `after`, works, then passes `passes`.
+// Waits for `awaited_event`, works, then passes `passed_event`.
 struct step {
     work run;
-    event *after = nullptr, *passes = nullptr;
+    event *awaited_event = nullptr, *passed_event = nullptr;
     uint64_t number = 0;  // of the event's recordings
 };
 
 class stream {
 public:
-    explicit stream(order how);
+    explicit stream(order stream_order);
     ~stream();
     stream(const stream &) = delete;
 
@@ -60,8 +61,8 @@ public:
     const step *front() const { return steps_.empty() ? nullptr : &steps_.front(); }
     // Shows the host `count` more of its words, drawn by `random`.
     void show(size_t count, const std::function<uint32_t()> &random);
-    size_t unseen() const { return unseen_.size(); }
-    bool told_all() const { return unseen_.empty(); }
+    size_t unseen_count() const { return unseen_.size(); }
+    bool has_shown_all() const { return unseen_.empty(); }
 
     uint32_t device = 0;
     int priority = 0;
@@ -72,11 +73,11 @@ public:
 
 private:
     struct node {
-        step what;
+        step queued_step;
         std::atomic<node *> next{nullptr};
     };
-    void loop(node *at);
-    void run(const step &one);
+    void loop(node *current);
+    void run(const step &step);
 
     std::deque<step> steps_;
     std::vector<told_word> unseen_;
@@ -93,36 +94,36 @@ private:
 // All streams of the machine. The first are the legacy streams of each device.
 class all_streams {
 public:
-    explicit all_streams(const settings &how);
+    explicit all_streams(const settings &settings);
     stream &legacy(uint32_t device) { return *streams_[device]; }
     stream *make(uint32_t device);
-    void destroy(stream *one);
+    void destroy(stream *stream);
 
-    void submit(stream &to, step next);
+    void submit(stream &target, step next);
     // Like cudaEventQuery: streams may advance, then returns whether the event has passed.
-    bool query(event &of);
+    bool query(event &event);
     // False: they hang.
-    bool finish(stream &one);
+    bool finish(stream &stream);
     bool finish(uint32_t device);
     double free_s() const {  // of the last of them
-        double out = 0;
-        for (const auto &one : streams_) out = std::max(out, one->free_s);
-        return out;
+        double last_s = 0;
+        for (const auto &stream : streams_) last_s = std::max(last_s, stream->free_s);
+        return last_s;
     }
-    uint64_t count() const { return streams_.size() - how_.devices; }
+    uint64_t count() const { return streams_.size() - settings_.devices; }
 
 private:
     stream &draw();
-    bool move(stream &one);
-    void show(stream &one, size_t count);
-    bool advance(const event &to, uint64_t number);
+    bool move(stream &stream);
+    void show(stream &stream, size_t count);
+    bool advance(const event &event, uint64_t number);
     uint32_t random() {
         // A generator of its own, for the same order with every library.
         state_ = state_ * 6364136223846793005u + 1442695040888963407u;
         return static_cast<uint32_t>(state_ >> 33);
     }
 
-    settings how_;
+    settings settings_;
     uint64_t state_, moves_left_;
     uint32_t turns_ = 0;
     std::vector<std::unique_ptr<stream>> streams_;

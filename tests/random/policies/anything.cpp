@@ -14,8 +14,8 @@
 
 namespace {
 
-// One in `of`.
-bool chance(moorage::host &host, uint32_t of) { return host.random_below(of) == 0; }
+// One in `odds`.
+bool chance(moorage::host &host, uint32_t odds) { return host.random_below(odds) == 0; }
 
 class anything_cache {
 public:
@@ -27,7 +27,7 @@ public:
     void activate(const moorage::limits &limits) {
         state_ = host_.residency()->host_state;
         pages_ = limits.layers * limits.experts;
-        of_pool_ = pages_ / limits.pools;
+        pages_per_pool_ = pages_ / limits.pools;
         reset();
     }
     void reset() { salt_ = 0; }
@@ -35,21 +35,21 @@ public:
     bool admit(const moorage::admission &) { return !chance(host_, 4); }
     // A fifth of the pages, others after each step: asked twice in a step, the answer is the same.
     bool hold(uint32_t page) { return (page * 2654435761u ^ salt_ * 40503u) % 5 == 0; }
-    void victims(const moorage::room &room, moorage::pages &out) {
+    void victims(const moorage::room &room, moorage::pages &victims) {
         for_each_evictable(room, [&](uint32_t page) {
-            if (!hold(page)) out.push(page);
+            if (!hold(page)) victims.push(page);
         });
     }
-    void give_up(const moorage::room &room, moorage::pages &out) {
+    void give_up(const moorage::room &room, moorage::pages &pages) {
         if (!chance(host_, 3)) return;
         for_each_evictable(room, [&](uint32_t page) {
-            if (chance(host_, 4)) out.push(page);
+            if (chance(host_, 4)) pages.push(page);
         });
     }
-    void fill(const moorage::room &room, moorage::pages &out) {
-        for (uint32_t i = 0; i < of_pool_; ++i) {
-            const uint32_t page = room.pool * of_pool_ + i;
-            if (!moorage::resident(state_[page]) && chance(host_, 2)) out.push(page);
+    void fill(const moorage::room &room, moorage::pages &pages) {
+        for (uint32_t i = 0; i < pages_per_pool_; ++i) {
+            const uint32_t page = room.pool * pages_per_pool_ + i;
+            if (!moorage::resident(state_[page]) && chance(host_, 2)) pages.push(page);
         }
     }
 
@@ -57,16 +57,16 @@ private:
     // From a drawn page of the pool on, all round.
     template <class Work>
     void for_each_evictable(const moorage::room &room, const Work &work) {
-        const uint32_t first = host_.random_below(of_pool_);
-        for (uint32_t i = 0; i < of_pool_; ++i) {
-            const uint32_t page = room.pool * of_pool_ + (first + i) % of_pool_;
+        const uint32_t first = host_.random_below(pages_per_pool_);
+        for (uint32_t i = 0; i < pages_per_pool_; ++i) {
+            const uint32_t page = room.pool * pages_per_pool_ + (first + i) % pages_per_pool_;
             if (moorage::evictable(state_[page])) work(page);
         }
     }
 
     moorage::host host_;
     const uint32_t *state_ = nullptr;
-    uint32_t pages_ = 0, of_pool_ = 1, salt_ = 0;
+    uint32_t pages_ = 0, pages_per_pool_ = 1, salt_ = 0;
 };
 
 class anything_router {
@@ -79,26 +79,26 @@ public:
     explicit anything_router(const moorage::setup &setup) : host_(setup.host) {}
     void activate(const moorage::limits &) {}
     void reset() {}
-    uint32_t select(const moorage::step &step, moorage::route &out) {
+    uint32_t select(const moorage::step &step, moorage::route &route) {
         if (chance(host_, 5)) return 0;
         const uint32_t k = step.top_k;
-        std::copy_n(step.host_chosen, size_t{step.token_count} * k, out.host_experts);
-        if (chance(host_, 2)) out.flags |= MOORAGE_ROUTE_RENORMALISE;
+        std::copy_n(step.host_chosen, size_t{step.token_count} * k, route.host_experts);
+        if (chance(host_, 2)) route.flags |= MOORAGE_ROUTE_RENORMALISE;
         for (uint32_t token = 0; token < step.token_count; ++token) {
-            exchange({out.host_experts + size_t{token} * k, k}, step.experts,
-                     out.host_classes + size_t{token} * k);
+            exchange({route.host_experts + size_t{token} * k, k}, step.experts,
+                     route.host_classes + size_t{token} * k);
             for (uint32_t rank = k - host_.random_below(k); rank < k; ++rank)
-                if (chance(host_, 2)) out.host_classes[token * k + rank] = MOORAGE_CLASS_DROPPED;
+                if (chance(host_, 2)) route.host_classes[token * k + rank] = MOORAGE_CLASS_DROPPED;
         }
         return step.token_count;
     }
 
 private:
     void exchange(std::span<uint32_t> experts, uint32_t count, uint8_t *classes) {
-        const uint32_t other = host_.random_below(count);
-        if (!chance(host_, 3) || std::ranges::find(experts, other) != experts.end()) return;
+        const uint32_t substitute = host_.random_below(count);
+        if (!chance(host_, 3) || std::ranges::find(experts, substitute) != experts.end()) return;
         const uint32_t rank = host_.random_below(static_cast<uint32_t>(experts.size()));
-        experts[rank] = other;
+        experts[rank] = substitute;
         classes[rank] = MOORAGE_CLASS_SUBSTITUTE;
     }
 
@@ -132,8 +132,8 @@ public:
         }
         return 1 + host_.random_below(count);
     }
-    void plan(const moorage::step &, const moorage::forecast &forecast, moorage::orders &out) {
-        for (uint32_t left = host_.random_below(2 * experts_); left > 0 && !out.full(); --left) {
+    void plan(const moorage::step &, const moorage::forecast &forecast, moorage::orders &orders) {
+        for (uint32_t left = host_.random_below(2 * experts_); left > 0 && !orders.full(); --left) {
             const bool ahead = forecast.target_count != 0 && !chance(host_, 4);
             const uint32_t layer =
                 ahead ? forecast.host_layers[host_.random_below(forecast.target_count)]
@@ -141,9 +141,9 @@ public:
             const uint32_t page = layer * experts_ + host_.random_below(experts_);
             const uint8_t missing = moorage::missing(state_[page]);
             const auto place = static_cast<uint8_t>(host_.random_below(MOORAGE_PLACE_HOST + 1));
-            if (missing != 0) out.push(page, missing, place);
+            if (missing != 0) orders.push(page, missing, place);
         }
-        if (chance(host_, 10)) out.complete();
+        if (chance(host_, 10)) orders.complete();
     }
 
 private:
@@ -161,11 +161,11 @@ public:
     explicit anything_dispatch(const moorage::setup &setup) : host_(setup.host) {}
     void activate(const moorage::limits &) {}
     void reset() {}
-    uint32_t assign(const moorage::step &, const moorage::items &items, std::span<uint32_t> where,
-                    std::span<uint32_t> order) {
+    uint32_t assign(const moorage::step &, const moorage::items &items,
+                    std::span<uint32_t> item_devices, std::span<uint32_t> order) {
         if (chance(host_, 5)) return 0;
         for (uint32_t i = 0; i < items.count; ++i) {
-            where[i] = place_of(items, i);
+            item_devices[i] = place_of(items, i);
             std::swap(order[i], order[i + host_.random_below(items.count - i)]);
         }
         return items.count;

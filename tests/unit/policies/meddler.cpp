@@ -26,8 +26,8 @@ public:
         : host_(setup.host),
           file_(setup.text("file")),
           cuts_(setup.text("how") == "cut"),
-          from_(setup.integer("from")),
-          at_(static_cast<uint64_t>(setup.integer("at"))) {}
+          first_byte_(setup.integer("from")),
+          meddling_call_(static_cast<uint64_t>(setup.integer("at"))) {}
 
     void activate(const moorage::limits &limits) {
         experts_ = limits.experts;
@@ -37,12 +37,12 @@ public:
     }
     void reset() {}
 
-    void victims(const moorage::room &room, moorage::pages &out) {
-        if (calls_++ == at_ && !file_.empty()) meddle();
+    void victims(const moorage::room &room, moorage::pages &victims) {
+        if (calls_++ == meddling_call_ && !file_.empty()) meddle();
         const uint32_t begin = pools_ == 1 ? 0 : room.pool * experts_;
         const uint32_t end = pools_ == 1 ? pages_ : begin + experts_;
-        for (uint32_t page = begin; page < end && !out.full(); ++page)
-            if (moorage::evictable(state_[page])) out.push(page);
+        for (uint32_t page = begin; page < end && !victims.full(); ++page)
+            if (moorage::evictable(state_[page])) victims.push(page);
     }
 
 private:
@@ -50,9 +50,10 @@ private:
         const int file = ::open(file_.c_str(), O_WRONLY | O_CLOEXEC);
         struct stat about {};
         if (file < 0 || ::fstat(file, &about) != 0) return;
-        const std::vector<char> ones(about.st_size > from_ ? about.st_size - from_ : 0, '\xff');
-        const bool done = cuts_ ? ::ftruncate(file, from_) == 0
-                                : ::pwrite(file, ones.data(), ones.size(), from_) > 0;
+        const std::vector<char> ones(about.st_size > first_byte_ ? about.st_size - first_byte_ : 0,
+                                     '\xff');
+        const bool done = cuts_ ? ::ftruncate(file, first_byte_) == 0
+                                : ::pwrite(file, ones.data(), ones.size(), first_byte_) > 0;
         ::close(file);
         if (!done) _exit(99);  // the test itself is broken
     }
@@ -60,8 +61,8 @@ private:
     moorage::host host_;
     std::string file_;
     bool cuts_;
-    int64_t from_;
-    uint64_t at_, calls_ = 0;
+    int64_t first_byte_;
+    uint64_t meddling_call_, calls_ = 0;
     const uint32_t *state_ = nullptr;
     uint32_t experts_ = 0, pages_ = 0, pools_ = 1;
 };

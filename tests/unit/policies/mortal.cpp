@@ -26,7 +26,7 @@ public:
     explicit mortal(const moorage::setup &setup)
         : host_(setup.host),
           way_(setup.text("way")),
-          at_(static_cast<uint64_t>(setup.integer("at"))) {}
+          fatal_call_(static_cast<uint64_t>(setup.integer("at"))) {}
 
     void activate(const moorage::limits &limits) {
         experts_ = limits.experts;
@@ -38,25 +38,25 @@ public:
     void on_load(uint32_t page, uint32_t, int32_t) { loaded_.push_back(page); }
     void on_evict(uint32_t page, int32_t) { std::erase(loaded_, page); }
 
-    void victims(const moorage::room &room, moorage::pages &out) {
-        if (calls_++ == at_ && !end()) return;
+    void victims(const moorage::room &room, moorage::pages &victims) {
+        if (calls_++ == fatal_call_ && !die()) return;
         for (const uint32_t page : loaded_)
-            if (!out.full() && moorage::evictable(state_[page]) &&
+            if (!victims.full() && moorage::evictable(state_[page]) &&
                 (shared_ || page / experts_ == room.pool))
-                out.push(page);
+                victims.push(page);
     }
 
 private:
-    bool end() const {
+    bool die() const {
         if (way_ == "segv") std::raise(SIGSEGV);
         if (way_ == "abort") std::abort();
         if (way_ == "exit") ::_exit(0);
         if (way_ == "wait") ::sleep(60);
         // The process ends later, in the host's own code.
-        for (int each = 3; each < 256; ++each) {
-            if (way_ == "close") ::close(each);
-            if (way_ == "replace" && ::fcntl(each, F_GETFD) >= 0) ::dup2(1, each);
-            if (way_ == "scribble") static_cast<void>(::write(each, "{\"junk\":1}", 10) + 1);
+        for (int descriptor = 3; descriptor < 256; ++descriptor) {
+            if (way_ == "close") ::close(descriptor);
+            if (way_ == "replace" && ::fcntl(descriptor, F_GETFD) >= 0) ::dup2(1, descriptor);
+            if (way_ == "scribble") static_cast<void>(::write(descriptor, "{\"junk\":1}", 10) + 1);
         }
         if (way_ == "cry") host_.log(MOORAGE_LOG_WARNING, "\x1b[31mred \xC2\x9B and \x07 loud");
         return way_ != "few";  // none named: wrong advice
@@ -64,7 +64,7 @@ private:
 
     moorage::host host_;
     std::string way_;
-    uint64_t at_, calls_ = 0;
+    uint64_t fatal_call_, calls_ = 0;
     const uint32_t *state_ = nullptr;
     std::vector<uint32_t> loaded_;  // the oldest first
     uint32_t experts_ = 0;

@@ -19,25 +19,25 @@ public:
     };
 
     explicit mortal_router(const moorage::setup &setup)
-        : way_(setup.text("way")), at_(static_cast<uint64_t>(setup.integer("at"))) {}
+        : way_(setup.text("way")), fatal_step_(static_cast<uint64_t>(setup.integer("at"))) {}
     void activate(const moorage::limits &) {}
     void reset() {}
-    uint32_t select(const moorage::step &step, moorage::route &out) {
-        if (steps_++ == at_ && way_ == "segv") std::raise(SIGSEGV);
+    uint32_t select(const moorage::step &step, moorage::route &route) {
+        if (steps_++ == fatal_step_ && way_ == "segv") std::raise(SIGSEGV);
         // The parent of vfork() takes no signal until its child ends.
-        if (steps_ == at_ + 1 && way_ == "vfork")
+        if (steps_ == fatal_step_ + 1 && way_ == "vfork")
             if (::vfork() == 0) {
                 ::sleep(60);
                 ::_exit(0);
             }
-        while (steps_ > at_ && way_ == "wait") ::sleep(60);
-        std::copy_n(step.host_chosen, size_t{step.token_count} * step.top_k, out.host_experts);
+        while (steps_ > fatal_step_ && way_ == "wait") ::sleep(60);
+        std::copy_n(step.host_chosen, size_t{step.token_count} * step.top_k, route.host_experts);
         return step.token_count;
     }
 
 private:
     const std::string way_;
-    const uint64_t at_;
+    const uint64_t fatal_step_;
     uint64_t steps_ = 0;
 };
 

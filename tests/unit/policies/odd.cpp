@@ -43,11 +43,11 @@ public:
     uint32_t horizon() { return 1; }
     uint32_t predict(const moorage::step &, uint32_t, uint32_t, std::span<uint32_t> experts,
                      std::span<float> scores) {
-        const auto all = static_cast<uint32_t>(experts.size());
-        for (uint32_t i = 0; i < all; ++i) experts[i] = i, scores[i] = 1;
-        if (does_ == "many") return all + 5;
+        const auto expert_count = static_cast<uint32_t>(experts.size());
+        for (uint32_t i = 0; i < expert_count; ++i) experts[i] = i, scores[i] = 1;
+        if (does_ == "many") return expert_count + 5;
         if (does_ == "twice") experts[1] = 0;
-        if (does_ == "beyond") experts[1] = all;
+        if (does_ == "beyond") experts[1] = expert_count;
         if (does_ == "nan") scores[1] = std::nanf("");
         return 2;
     }

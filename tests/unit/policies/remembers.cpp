@@ -17,10 +17,10 @@ public:
         view_ = view;
         is_late_ = used % 2 != 0;
     }
-    void choose(moorage::pages &out) const {
-        for (uint32_t i = 0; i < pages_ && !out.full(); ++i) {
+    void choose(moorage::pages &pages) const {
+        for (uint32_t i = 0; i < pages_ && !pages.full(); ++i) {
             const uint32_t page = is_late_ ? pages_ - 1 - i : i;
-            if (moorage::evictable(view_->host_state[page])) out.push(page);
+            if (moorage::evictable(view_->host_state[page])) pages.push(page);
         }
     }
 
@@ -38,7 +38,7 @@ public:
         order_.start(limits, host_.residency(), uses++);
     }
     void reset() {}
-    void victims(const moorage::room &, moorage::pages &out) { order_.choose(out); }
+    void victims(const moorage::room &, moorage::pages &victims) { order_.choose(victims); }
 
 private:
     moorage::host host_;
@@ -54,7 +54,7 @@ public:
         order_.start(limits, host_.residency(), list.front()++);
     }
     void reset() {}
-    void victims(const moorage::room &, moorage::pages &out) { order_.choose(out); }
+    void victims(const moorage::room &, moorage::pages &victims) { order_.choose(victims); }
 
 private:
     moorage::host host_;

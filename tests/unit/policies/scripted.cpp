@@ -35,33 +35,34 @@ public:
     }
     void reset() { calls_ = 0; }
 
-    void victims(const moorage::room &room, moorage::pages &out) {
+    void victims(const moorage::room &room, moorage::pages &victims) {
         wrong_ = fault_ != "none" && calls_++ >= from_call_;
         if (wrong_ && fault_ == "few") return;
         const uint32_t begin = pools_ == 1 ? 0 : room.pool * experts_;
         const uint32_t end = pools_ == 1 ? pages_ : begin + experts_;
-        if (wrong_) name_wrong(begin, end, out);
-        for (uint32_t page = begin; page < end && !out.full(); ++page)
-            if (moorage::evictable(state_[page])) out.push(page);
+        if (wrong_) name_wrong(begin, end, victims);
+        for (uint32_t page = begin; page < end && !victims.full(); ++page)
+            if (moorage::evictable(state_[page])) victims.push(page);
     }
 
     bool overcounts() const { return wrong_ && fault_ == "many"; }
 
 private:
-    void name_wrong(uint32_t begin, uint32_t end, moorage::pages &out) {
-        if (fault_ == "range") return out.push(pages_ + 7);
-        for (uint32_t page = begin; page < end && !out.full(); ++page) {
-            if (fault_ == "absent" && state_[page] == 0) return out.push(page);
-            if (fault_ == "pinned" && (state_[page] & MOORAGE_STATE_PINNED)) return out.push(page);
+    void name_wrong(uint32_t begin, uint32_t end, moorage::pages &victims) {
+        if (fault_ == "range") return victims.push(pages_ + 7);
+        for (uint32_t page = begin; page < end && !victims.full(); ++page) {
+            if (fault_ == "absent" && state_[page] == 0) return victims.push(page);
+            if (fault_ == "pinned" && (state_[page] & MOORAGE_STATE_PINNED))
+                return victims.push(page);
             if (fault_ == "twice" && moorage::evictable(state_[page])) {
-                out.push(page);
-                if (!out.full()) out.push(page);
+                victims.push(page);
+                if (!victims.full()) victims.push(page);
                 return;
             }
         }
         if (fault_ != "pool") return;
         for (uint32_t page = 0; page < pages_; ++page)
-            if ((page < begin || page >= end) && state_[page]) return out.push(page);
+            if ((page < begin || page >= end) && state_[page]) return victims.push(page);
     }
 
     moorage::host host_;
@@ -113,13 +114,13 @@ public:
         for (uint32_t i = 0; i < step.top_k; ++i)
             score_[step.page(step.host_chosen[i])] += step.host_weights[i];
     }
-    void victims(const moorage::room &, moorage::pages &out) {
+    void victims(const moorage::room &, moorage::pages &victims) {
         uint32_t lowest = moorage::none;
         for (uint32_t page = 0; page < score_.size(); ++page)
             if (moorage::evictable(state_[page]) &&
                 (lowest == moorage::none || score_[page] < score_[lowest]))
                 lowest = page;
-        if (lowest != moorage::none) out.push(lowest);
+        if (lowest != moorage::none) victims.push(lowest);
     }
 
 private:
@@ -168,9 +169,9 @@ uint32_t overcounting_victims(moorage_plugin *plugin, const moorage_room *room,
 
 const void *scripted_interface(moorage_plugin *plugin, const char *id) noexcept {
     static const moorage_cache table = [] {
-        moorage_cache made = moorage::detail::tables<scripted>::cache_table();
-        made.victims = overcounting_victims;
-        return made;
+        moorage_cache result = moorage::detail::tables<scripted>::cache_table();
+        result.victims = overcounting_victims;
+        return result;
     }();
     if (std::string_view(id) == MOORAGE_INTERFACE_CACHE) return &table;
     return moorage::detail::holder<scripted>::get_interface(plugin, id);
@@ -179,11 +180,11 @@ const void *scripted_interface(moorage_plugin *plugin, const char *id) noexcept 
 using all = moorage::detail::module<scripted, refuser, liar, by_score, predicted>;
 
 int32_t create(const char *name, const moorage_host *host, const moorage_value *values,
-               uint32_t count, moorage_plugin **out) noexcept {
-    const int32_t status = all::create(name, host, values, count, out);
+               uint32_t count, moorage_plugin **instance) noexcept {
+    const int32_t status = all::create(name, host, values, count, instance);
     if (status != MOORAGE_OK) return status;
-    if (std::string_view(name) == "liar") (*out)->get_interface = lying_interface;
-    if (std::string_view(name) == "scripted") (*out)->get_interface = scripted_interface;
+    if (std::string_view(name) == "liar") (*instance)->get_interface = lying_interface;
+    if (std::string_view(name) == "scripted") (*instance)->get_interface = scripted_interface;
     return status;
 }
 

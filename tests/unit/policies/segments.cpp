@@ -22,25 +22,25 @@ public:
 
     explicit orders(const moorage::setup &setup) {
         const std::string list(setup.text("list"));
-        const char *at = list.c_str();
-        while (*at != 0) {
+        const char *cursor = list.c_str();
+        while (*cursor != 0) {
             char *end = nullptr;
-            const auto layer = static_cast<uint32_t>(std::strtoul(at, &end, 10));
+            const auto layer = static_cast<uint32_t>(std::strtoul(cursor, &end, 10));
             const auto page = static_cast<uint32_t>(std::strtoul(end + 1, &end, 10));
             const uint8_t segments = *end == 't'   ? MOORAGE_SEGMENT(0, 2)
                                      : *end == 'b' ? MOORAGE_SEGMENT(1, 2)
                                                    : MOORAGE_WHOLE;
             list_.push_back({layer, page, segments});
-            at = end + 1;
-            while (*at == ' ') ++at;
+            cursor = end + 1;
+            while (*cursor == ' ') ++cursor;
         }
     }
     void activate(const moorage::limits &) {}
     void reset() {}
     uint32_t horizon() { return 1; }
-    void plan(const moorage::step &step, const moorage::forecast &, moorage::orders &out) {
-        for (const order &one : list_)
-            if (one.layer == step.layer) out.push(one.page, one.segments);
+    void plan(const moorage::step &step, const moorage::forecast &, moorage::orders &orders) {
+        for (const order &entry : list_)
+            if (entry.layer == step.layer) orders.push(entry.page, entry.segments);
     }
 
 private:
@@ -59,11 +59,11 @@ public:
     void activate(const moorage::limits &) {}
     void reset() { plans_ = 0; }
     bool plan(const moorage::budget_request &request, moorage::budget_plan &plan) {
-        const uint32_t each =
+        const uint32_t layer_slots =
             static_cast<uint32_t>(request.slots / double{request.host_split[0]} + 1e-4) /
             request.layers;
         for (uint32_t layer = 0; layer < request.layers; ++layer)
-            plan.host_slots[layer] = std::min(each, request.experts - 1);
+            plan.host_slots[layer] = std::min(layer_slots, request.experts - 1);
         if (plans_++ % 2 == 1 && plan.host_slots[0] > 0) {
             --plan.host_slots[0];
             ++plan.host_slots[request.layers - 1];

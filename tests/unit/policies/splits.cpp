@@ -20,27 +20,27 @@ public:
     };
 
     explicit splits(const moorage::setup &setup)
-        : list_(setup.text("list")),
-          then_(setup.text("then")),
-          at_(static_cast<uint64_t>(setup.integer("at"))) {}
+        : first_list_(setup.text("list")),
+          later_list_(setup.text("then")),
+          interval_(static_cast<uint64_t>(setup.integer("at"))) {}
     void activate(const moorage::limits &) {}
     void reset() {}
-    uint64_t interval() { return at_; }
+    uint64_t interval() { return interval_; }
     bool plan(const moorage::budget_request &request, moorage::budget_plan &plan) {
-        if (request.token != 0 && (request.token != at_ || then_.empty())) return false;
-        const char *at = (request.token == 0 ? list_ : then_).c_str();
+        if (request.token != 0 && (request.token != interval_ || later_list_.empty())) return false;
+        const char *cursor = (request.token == 0 ? first_list_ : later_list_).c_str();
         for (uint32_t layer = 0; layer < request.layers; ++layer) {
             char *end = nullptr;
-            plan.host_slots[layer] = static_cast<uint32_t>(std::strtoul(at, &end, 10));
+            plan.host_slots[layer] = static_cast<uint32_t>(std::strtoul(cursor, &end, 10));
             plan.host_split[layer] = std::strtof(end + 1, &end);
-            at = end;
+            cursor = end;
         }
         return true;
     }
 
 private:
-    std::string list_, then_;
-    uint64_t at_;
+    std::string first_list_, later_list_;
+    uint64_t interval_;
 };
 
 }  // namespace

@@ -35,14 +35,14 @@ public:
     uint32_t select(const moorage::step &step, moorage::route &route) {
         const uint32_t k = step.top_k;
         for (uint32_t token = 0; token < step.token_count; ++token) {
-            const auto own = step.chosen(token);
+            const auto chosen = step.chosen(token);
             uint32_t *experts = route.host_experts + size_t{token} * k;
-            std::copy(own.begin(), own.end(), experts);
+            std::copy(chosen.begin(), chosen.end(), experts);
             if (weights_) std::fill_n(route.host_weights + size_t{token} * k, k, 1.0f / 8);
             if (rows_++ % every_ != 0) continue;
             uint32_t next = 0;
             for (uint32_t rank = k - std::min(count_, k); rank < k; ++rank) {
-                while (std::find(own.begin(), own.end(), next) != own.end()) ++next;
+                while (std::find(chosen.begin(), chosen.end(), next) != chosen.end()) ++next;
                 if (next >= step.experts) break;
                 route.host_classes[size_t{token} * k + rank] = MOORAGE_CLASS_SUBSTITUTE;
                 experts[rank] = next++;
@@ -135,7 +135,7 @@ public:
         moorage::integer("from", 0, 0, 1'000'000, "the first token whose experts may be small")};
 
     explicit small(const moorage::setup &setup)
-        : from_(static_cast<uint64_t>(setup.integer("from"))) {}
+        : first_small_row_(static_cast<uint64_t>(setup.integer("from"))) {}
     void activate(const moorage::limits &) { reset(); }
     void reset() { rows_ = 0; }
 
@@ -143,13 +143,14 @@ public:
         const size_t k = step.top_k, count = step.token_count * k;
         std::copy_n(step.host_chosen, count, route.host_experts);
         for (size_t i = 0; i < count; ++i)
-            route.host_classes[i] = rows_ + i / k < from_ ? MOORAGE_CLASS_TOP : MOORAGE_CLASS_SMALL;
+            route.host_classes[i] =
+                rows_ + i / k < first_small_row_ ? MOORAGE_CLASS_TOP : MOORAGE_CLASS_SMALL;
         rows_ += step.token_count;
         return step.token_count;
     }
 
 private:
-    const uint64_t from_;
+    const uint64_t first_small_row_;
     uint64_t rows_ = 0;
 };
 

@@ -36,10 +36,10 @@ public:
           list_(setup.text("list")),
           fill_(setup.integer("fill")),
           behind_(setup.integer("behind")),
-          out_(std::fopen(std::string(setup.text("log")).c_str(), "a")) {
-        std::setvbuf(out_, nullptr, _IOLBF, 1 << 12);
+          log_(std::fopen(std::string(setup.text("log")).c_str(), "a")) {
+        std::setvbuf(log_, nullptr, _IOLBF, 1 << 12);
     }
-    ~told() { std::fclose(out_); }
+    ~told() { std::fclose(log_); }
     told(const told &) = delete;
 
     void activate(const moorage::limits &limits) {
@@ -49,86 +49,90 @@ public:
     void reset() {}
 
     void observe(const moorage::step &step) {
-        std::fprintf(out_, "step %llu visit %llu token %llu layer %u:",
+        std::fprintf(log_, "step %llu visit %llu token %llu layer %u:",
                      static_cast<unsigned long long>(step.index),
                      static_cast<unsigned long long>(step.visit),
                      static_cast<unsigned long long>(step.token), step.layer);
-        if (step.phase == MOORAGE_PREFILL) std::fprintf(out_, " prefill");
+        if (step.phase == MOORAGE_PREFILL) std::fprintf(log_, " prefill");
         if (step.host_requests[0] != 0)
-            std::fprintf(out_, " request %llu",
+            std::fprintf(log_, " request %llu",
                          static_cast<unsigned long long>(step.host_requests[0]));
         for (uint32_t i = 0; i < step.distinct_count; ++i) {
-            std::fprintf(out_, " %u", step.host_distinct[i]);
-            if (step.host_distinct_tokens) std::fprintf(out_, " x%u", step.host_distinct_tokens[i]);
+            std::fprintf(log_, " %u", step.host_distinct[i]);
+            if (step.host_distinct_tokens) std::fprintf(log_, " x%u", step.host_distinct_tokens[i]);
             if (step.host_distinct_scores)
-                std::fprintf(out_, " @%g", static_cast<double>(step.host_distinct_scores[i]));
+                std::fprintf(log_, " @%g", static_cast<double>(step.host_distinct_scores[i]));
         }
-        if (step.prediction_count != 0) std::fprintf(out_, " predicted");
-        for (const uint32_t expert : step.predicted()) std::fprintf(out_, " %u", expert);
-        std::fprintf(out_, "\n");
+        if (step.prediction_count != 0) std::fprintf(log_, " predicted");
+        for (const uint32_t expert : step.predicted()) std::fprintf(log_, " %u", expert);
+        std::fprintf(log_, "\n");
     }
 
-    void fill(const moorage::room &room, moorage::pages &out) {
-        std::fprintf(out_, "may fill %u in pool %u: %s\n", room.count, room.pool,
+    void fill(const moorage::room &room, moorage::pages &pages) {
+        std::fprintf(log_, "may fill %u in pool %u: %s\n", room.count, room.pool,
                      name_of(room.cause));
-        if (fill_ >= 0 && room.pool == 0) out.push(static_cast<uint32_t>(fill_));
+        if (fill_ >= 0 && room.pool == 0) pages.push(static_cast<uint32_t>(fill_));
     }
-    void victims(const moorage::room &room, moorage::pages &out) {
-        std::fprintf(out_, "room %u in pool %u for layer %u: %s\n", room.count, room.pool,
+    void victims(const moorage::room &room, moorage::pages &victims) {
+        std::fprintf(log_, "room %u in pool %u for layer %u: %s\n", room.count, room.pool,
                      room.layer, name_of(room.cause));
-        for (uint32_t page = 0; page < pages_ && !out.full(); ++page)
-            if (moorage::evictable(state_[page])) out.push(page);
+        for (uint32_t page = 0; page < pages_ && !victims.full(); ++page)
+            if (moorage::evictable(state_[page])) victims.push(page);
     }
     void on_load(uint32_t page, uint32_t segments, int32_t cause) {
-        std::fprintf(out_, "loads %u (%u): %s\n", page, segments, name_of(cause));
+        std::fprintf(log_, "loads %u (%u): %s\n", page, segments, name_of(cause));
     }
     void on_evict(uint32_t page, int32_t cause) {
-        std::fprintf(out_, "evicts %u: %s\n", page, name_of(cause));
+        std::fprintf(log_, "evicts %u: %s\n", page, name_of(cause));
     }
 
     uint32_t horizon() { return list_.empty() ? 0 : 1; }
-    void plan(const moorage::step &step, const moorage::forecast &of, moorage::orders &out) {
-        std::fprintf(out_, "plan layer %u after %u: window %llu backlog %llu room %u\n",
-                     of.host_layers[0], step.layer, static_cast<unsigned long long>(of.window_ns),
-                     static_cast<unsigned long long>(of.backlog_ns), of.buffer_free);
-        for (const char *at = list_.c_str(); *at != 0;) {
+    void plan(const moorage::step &step, const moorage::forecast &forecast,
+              moorage::orders &orders) {
+        std::fprintf(log_, "plan layer %u after %u: window %llu backlog %llu room %u\n",
+                     forecast.host_layers[0], step.layer,
+                     static_cast<unsigned long long>(forecast.window_ns),
+                     static_cast<unsigned long long>(forecast.backlog_ns), forecast.buffer_free);
+        for (const char *cursor = list_.c_str(); *cursor != 0;) {
             char *end = nullptr;
-            const auto layer = static_cast<uint32_t>(std::strtoul(at, &end, 10));
+            const auto layer = static_cast<uint32_t>(std::strtoul(cursor, &end, 10));
             const auto page = static_cast<uint32_t>(std::strtoul(end + 1, &end, 10));
-            if (layer == step.layer) out.push(page, MOORAGE_WHOLE);
-            at = end;
+            if (layer == step.layer) orders.push(page, MOORAGE_WHOLE);
+            cursor = end;
         }
     }
-    void outcome(const moorage::prefetch_outcome &of) {
-        std::fprintf(out_, "came to layer %u: used %u late %u wasted %u cut %u bytes %llu\n",
-                     of.layer, of.used, of.late, of.wasted, of.cut_off,
-                     static_cast<unsigned long long>(of.wasted_bytes));
+    void outcome(const moorage::prefetch_outcome &result) {
+        std::fprintf(log_, "came to layer %u: used %u late %u wasted %u cut %u bytes %llu\n",
+                     result.layer, result.used, result.late, result.wasted, result.cut_off,
+                     static_cast<unsigned long long>(result.wasted_bytes));
     }
 
     uint32_t assign(const moorage::step &step, const moorage::items &items,
-                    std::span<uint32_t> where, std::span<uint32_t>) {
-        std::fprintf(out_, "items layer %u behind %llu", step.layer,
+                    std::span<uint32_t> item_devices, std::span<uint32_t>) {
+        std::fprintf(log_, "items layer %u behind %llu", step.layer,
                      static_cast<unsigned long long>(items.load_backlog_ns));
         if (items.behind_backlog_ns != 0)
-            std::fprintf(out_, " and %llu",
+            std::fprintf(log_, " and %llu",
                          static_cast<unsigned long long>(items.behind_backlog_ns));
-        std::fprintf(out_, ":");
+        std::fprintf(log_, ":");
         for (uint32_t i = 0; i < items.count && behind_ > 0; ++i)
-            if (items.host_missing[i] != 0) where[i] = items.cpu() | MOORAGE_AND_LOAD, --behind_;
+            if (items.host_missing[i] != 0)
+                item_devices[i] = items.cpu() | MOORAGE_AND_LOAD, --behind_;
         for (uint32_t i = 0; i < items.count; ++i)
-            std::fprintf(out_, " %u x%u lacks %u load %llu gpu %llu cpu %llu;",
+            std::fprintf(log_, " %u x%u lacks %u load %llu gpu %llu cpu %llu;",
                          items.host_experts[i], items.host_tokens[i], items.host_missing[i],
                          static_cast<unsigned long long>(items.host_load_ns[i]),
                          static_cast<unsigned long long>(items.host_gpu_ns[i]),
                          static_cast<unsigned long long>(items.host_cpu_ns[i]));
-        std::fprintf(out_, "\n");
+        std::fprintf(log_, "\n");
         return items.count;
     }
 
-    void outcome(const moorage::dispatched &of) {
-        std::fprintf(out_, "took %u x%u of layer %u at %u: load %llu run %llu\n", of.expert,
-                     of.tokens, of.layer, of.device, static_cast<unsigned long long>(of.load_ns),
-                     static_cast<unsigned long long>(of.run_ns));
+    void outcome(const moorage::dispatched &result) {
+        std::fprintf(log_, "took %u x%u of layer %u at %u: load %llu run %llu\n", result.expert,
+                     result.tokens, result.layer, result.device,
+                     static_cast<unsigned long long>(result.load_ns),
+                     static_cast<unsigned long long>(result.run_ns));
     }
 
 private:
@@ -136,7 +140,7 @@ private:
     const std::string list_;
     const int64_t fill_;
     int64_t behind_;
-    std::FILE *out_;
+    std::FILE *log_;
     uint32_t pages_ = 0;
     const uint32_t *state_ = nullptr;
 };

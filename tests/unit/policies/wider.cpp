@@ -25,21 +25,21 @@ public:
           silent_(setup.flag("silent")),
           gives_up_(setup.flag("give_up")) {}
     void activate(const moorage::limits &limits) { pages_ = limits.layers * limits.experts; }
-    void reset() { given_ = 0; }
+    void reset() { given_up_ = 0; }
     bool hold(uint32_t page) { return page == hold_; }
-    void victims(const moorage::room &, moorage::pages &out) {
+    void victims(const moorage::room &, moorage::pages &victims) {
         const uint32_t *state = host_.residency()->host_state;
         for (uint32_t page = 0; page < pages_ && !silent_; ++page)
-            if (moorage::evictable(state[page]) && page != hold_) out.push(page);
+            if (moorage::evictable(state[page]) && page != hold_) victims.push(page);
     }
-    void give_up(const moorage::room &, moorage::pages &out) {
+    void give_up(const moorage::room &, moorage::pages &victims) {
         const uint32_t *state = host_.residency()->host_state;
         for (uint32_t page = 0; page < pages_ && gives_up_; ++page)
-            if (moorage::evictable(state[page])) out.push(page);
+            if (moorage::evictable(state[page])) victims.push(page);
     }
-    void on_evict(uint32_t, int32_t cause) { given_ += cause == MOORAGE_ADVICE; }
-    uint32_t facts(std::span<moorage_fact> out) {
-        out[0] = {"given_up", static_cast<double>(given_)};
+    void on_evict(uint32_t, int32_t cause) { given_up_ += cause == MOORAGE_ADVICE; }
+    uint32_t facts(std::span<moorage_fact> facts) {
+        facts[0] = {"given_up", static_cast<double>(given_up_)};
         return 1;
     }
 
@@ -47,7 +47,7 @@ private:
     moorage::host host_;
     const int64_t hold_;
     const bool silent_, gives_up_;
-    uint32_t pages_ = 0, given_ = 0;
+    uint32_t pages_ = 0, given_up_ = 0;
 };
 
 // Drops the last `count` of every token's experts, and reports its view of hidden states.
@@ -67,21 +67,21 @@ public:
           renormalise_(setup.flag("renormalise")) {}
     void activate(const moorage::limits &) {}
     void reset() { hidden_ = weighted_ = 0; }
-    uint32_t select(const moorage::step &step, moorage::route &out) {
+    uint32_t select(const moorage::step &step, moorage::route &route) {
         for (uint32_t token = 0; token < step.token_count; ++token)
             for (const float value : step.hidden(token))
                 weighted_ += value * static_cast<double>(++hidden_);
-        std::copy_n(step.host_chosen, size_t{step.token_count} * step.top_k, out.host_experts);
-        if (renormalise_) out.flags |= MOORAGE_ROUTE_RENORMALISE;
+        std::copy_n(step.host_chosen, size_t{step.token_count} * step.top_k, route.host_experts);
+        if (renormalise_) route.flags |= MOORAGE_ROUTE_RENORMALISE;
         for (uint32_t token = 0; token < step.token_count; ++token)
             for (uint32_t rank = step.top_k - std::min(count_, step.top_k); rank < step.top_k;
                  ++rank)
-                out.host_classes[token * step.top_k + rank] = MOORAGE_CLASS_DROPPED;
+                route.host_classes[token * step.top_k + rank] = MOORAGE_CLASS_DROPPED;
         return step.token_count;
     }
-    uint32_t facts(std::span<moorage_fact> out) {
-        out[0] = {"hidden", static_cast<double>(hidden_)};
-        out[1] = {"weighted", weighted_};
+    uint32_t facts(std::span<moorage_fact> facts) {
+        facts[0] = {"hidden", static_cast<double>(hidden_)};
+        facts[1] = {"weighted", weighted_};
         return 2;
     }
 
@@ -130,16 +130,16 @@ public:
             }
         }
     }
-    void plan(const moorage::step &, const moorage::forecast &, moorage::orders &out) {
-        out.push(page_, MOORAGE_WHOLE, place_);
+    void plan(const moorage::step &, const moorage::forecast &, moorage::orders &orders) {
+        orders.push(page_, MOORAGE_WHOLE, place_);
     }
-    uint32_t facts(std::span<moorage_fact> out) {
-        const moorage_fact all[] = {
+    uint32_t facts(std::span<moorage_fact> facts) {
+        const moorage_fact values[] = {
             {"token_ids", ids_},         {"positions", positions_},     {"hidden", hidden_},
             {"stores", double(stores_)}, {"devices", double(devices_)}, {"links", double(links_)},
             {"sound", double(sound_)},   {"weighted", weighted_},       {"scale", scale_}};
-        std::copy(std::begin(all), std::end(all), out.begin());
-        return static_cast<uint32_t>(std::size(all));
+        std::copy(std::begin(values), std::end(values), facts.begin());
+        return static_cast<uint32_t>(std::size(values));
     }
 
 private:

@@ -11,9 +11,9 @@ public:
     explicit partial_dispatch(const moorage::setup &) {}
     void activate(const moorage::limits &) {}
     void reset() {}
-    uint32_t assign(const moorage::step &, const moorage::items &items, std::span<uint32_t> where,
-                    std::span<uint32_t>) {
-        for (uint32_t &device : where) device = items.cpu();
+    uint32_t assign(const moorage::step &, const moorage::items &items,
+                    std::span<uint32_t> item_devices, std::span<uint32_t>) {
+        for (uint32_t &device : item_devices) device = items.cpu();
         return items.count - 1;
     }
 };

@@ -16,29 +16,29 @@ using core::error;
 using core::format;
 using core::status;
 
-uint32_t owner_of(const core::policy &of) {
-    return core::owner_of(of.name(), "", of.path.string());
+uint32_t owner_of(const core::policy &policy) {
+    return core::owner_of(policy.name(), "", policy.path.string());
 }
 
 class hosted final : public actor {
 public:
-    explicit hosted(std::unique_ptr<core::instance> made) : made_(std::move(made)) {
-        plugin = made_->plugin();
-        observer = made_->observer, facts = made_->facts, replayer = made_->replayer;
-        router = made_->router, cache = made_->cache;
-        budget = made_->budget, prefetch = made_->prefetch, dispatch = made_->dispatch;
-        transport = made_->transport, placement = made_->placement, wire = made_->wire;
+    explicit hosted(std::unique_ptr<core::instance> instance) : instance_(std::move(instance)) {
+        plugin = instance_->plugin();
+        observer = instance_->observer, facts = instance_->facts, replayer = instance_->replayer;
+        router = instance_->router, cache = instance_->cache;
+        budget = instance_->budget, prefetch = instance_->prefetch, dispatch = instance_->dispatch;
+        transport = instance_->transport, placement = instance_->placement, wire = instance_->wire;
     }
-    status activate(const moorage_limits &limits) override { return made_->activate(limits); }
-    void deactivate() override { made_->deactivate(); }
-    void reset() override { made_->reset(); }
+    status activate(const moorage_limits &limits) override { return instance_->activate(limits); }
+    void deactivate() override { instance_->deactivate(); }
+    void reset() override { instance_->reset(); }
     status control(core::entry_point which,
                    const std::function<int32_t(moorage_plugin *)> &work) override {
-        return made_->control(which, work);
+        return instance_->control(which, work);
     }
 
 private:
-    std::unique_ptr<core::instance> made_;
+    std::unique_ptr<core::instance> instance_;
 };
 
 // Sizes of version 2.0; the tables may have grown since.
@@ -46,9 +46,9 @@ constexpr size_t host_bytes = 40, service_bytes = 16, view_bytes = 72, limits_by
 
 class first_host final : public actor {
 public:
-    first_host(const core::policy &of, const core::environment &where)
-        : of_(of),
-          services_(where, "policy under test"),
+    first_host(const core::policy &policy, const core::environment &environment)
+        : policy_(policy),
+          services_(environment, "policy under test"),
           host_(host_bytes, fence::page),
           residency_(view_bytes, fence::page),
           limits_(limits_bytes, fence::page),
@@ -58,23 +58,24 @@ public:
           costs_service_(service_bytes, fence::page),
           future_(service_bytes, fence::page) {
         instance() = this;
-        cut(residency_, where.residency);
-        services_.where.residency = reinterpret_cast<const moorage_residency *>(residency_.all());
+        copy_truncated(residency_, environment.residency);
+        services_.inputs.residency = reinterpret_cast<const moorage_residency *>(residency_.data());
         services_.table.get_service = get_service;
-        cut(host_, &services_.table);
+        copy_truncated(host_, &services_.table);
     }
     ~first_host() override {
         if (plugin) calls_.destroy(plugin);
         instance() = nullptr;
     }
-    status make(const core::settings &params) {
-        auto values = core::check_parameters("policy under test", of_.params, params);
+    status create_plugin(const core::settings &params) {
+        auto values = core::check_parameters("policy under test", policy_.params, params);
         if (!values) return values.failure();
-        const auto typed = core::typed_values(of_.params, *values);
-        services_.random = core::policy_stream(services_.where.seed, of_.name());
-        const core::policy_call at_work(owner, core::entry_point::create);
-        const int32_t code = of_.module->create(of_.descriptor->plugin_name, host(), typed.data(),
-                                                static_cast<uint32_t>(typed.size()), &plugin);
+        const auto typed = core::typed_values(policy_.params, *values);
+        services_.random = core::policy_stream(services_.inputs.seed, policy_.name());
+        const core::policy_call running_call(owner, core::entry_point::create);
+        const int32_t code =
+            policy_.module->create(policy_.descriptor->plugin_name, host(), typed.data(),
+                                   static_cast<uint32_t>(typed.size()), &plugin);
         if (code != MOORAGE_OK) {
             plugin = nullptr;
             return error{services_.last_error};
@@ -94,10 +95,10 @@ public:
         return core::success();
     }
     status activate(const moorage_limits &limits) override {
-        cut(limits_, &limits);
+        copy_truncated(limits_, &limits);
         services_.mapped = true;
         const int32_t code =
-            calls_.activate(plugin, reinterpret_cast<const moorage_limits *>(limits_.all()));
+            calls_.activate(plugin, reinterpret_cast<const moorage_limits *>(limits_.data()));
         if (code != MOORAGE_OK) return error{services_.last_error};
         return core::success();
     }
@@ -112,47 +113,47 @@ public:
 
 private:
     static first_host *&instance() {
-        static first_host *the_one = nullptr;
-        return the_one;
+        static first_host *current = nullptr;
+        return current;
     }
-    const moorage_host *host() { return reinterpret_cast<const moorage_host *>(host_.all()); }
+    const moorage_host *host() { return reinterpret_cast<const moorage_host *>(host_.data()); }
     // Copies the first bytes of a record. Its size field gets their number.
-    static void cut(fenced<char> &to, const void *from) {
-        const auto bytes = static_cast<uint32_t>(to.capacity());
-        std::memcpy(to.all(), from, bytes);
-        std::memcpy(to.all(), &bytes, sizeof(bytes));
+    static void copy_truncated(fenced<char> &target, const void *source) {
+        const auto bytes = static_cast<uint32_t>(target.capacity());
+        std::memcpy(target.data(), source, bytes);
+        std::memcpy(target.data(), &bytes, sizeof(bytes));
     }
     template <class Table>
     const Table *find(const char *id, Table &table) {
-        const void *given = of_.is(id) ? calls_.get_interface(plugin, id) : nullptr;
-        if (!given) return nullptr;
-        table = core::completed<Table>(given);
+        const void *found = policy_.is(id) ? calls_.get_interface(plugin, id) : nullptr;
+        if (!found) return nullptr;
+        table = core::completed<Table>(found);
         return &table;
     }
     // host_data belongs to services_, so its functions work.
     static const void *get_service(const moorage_host *, const char *name) {
         first_host &self = *instance();
-        const void *full = full_service(self, name);
-        if (!full) return nullptr;
-        for (auto [id, room] : {std::pair{MOORAGE_SERVICE_CLOCK, &self.clock_},
-                                {MOORAGE_SERVICE_RANDOM, &self.random_},
-                                {MOORAGE_SERVICE_RESIDENCY, &self.residency_service_},
-                                {MOORAGE_SERVICE_COSTS, &self.costs_service_},
-                                {MOORAGE_SERVICE_FUTURE, &self.future_}}) {
+        const void *full_table = full_service(self, name);
+        if (!full_table) return nullptr;
+        for (auto [id, table] : {std::pair{MOORAGE_SERVICE_CLOCK, &self.clock_},
+                                 {MOORAGE_SERVICE_RANDOM, &self.random_},
+                                 {MOORAGE_SERVICE_RESIDENCY, &self.residency_service_},
+                                 {MOORAGE_SERVICE_COSTS, &self.costs_service_},
+                                 {MOORAGE_SERVICE_FUTURE, &self.future_}}) {
             if (std::string_view(id) != name) continue;
-            cut(*room, full);
-            return room->all();
+            copy_truncated(*table, full_table);
+            return table->data();
         }
         return nullptr;  // this host has no log and no thread-check
     }
     static const void *full_service(first_host &self, const char *name) {
-        static const moorage_host whole = core::service_host({}, "").table;
-        moorage_host as_usual = whole;
-        as_usual.host_data = &self.services_;
-        return as_usual.get_service(&as_usual, name);
+        static const moorage_host full_table = core::service_host({}, "").table;
+        moorage_host host_table = full_table;
+        host_table.host_data = &self.services_;
+        return host_table.get_service(&host_table, name);
     }
 
-    const core::policy &of_;
+    const core::policy &policy_;
     core::service_host services_;
     fenced<char> host_, residency_, limits_, clock_, random_, residency_service_, costs_service_,
         future_;
@@ -174,25 +175,25 @@ private:
 
 }  // namespace
 
-core::result<std::unique_ptr<actor>> hosted_actor(const core::policy &of,
+core::result<std::unique_ptr<actor>> hosted_actor(const core::policy &policy,
                                                   const core::settings &params,
-                                                  const core::environment &where) {
-    auto made = core::instance::create(of, params, where);
-    if (!made) return made.failure();
-    std::unique_ptr<actor> hosts(new hosted(std::move(made).value()));
-    hosts->owner = owner_of(of);
-    hosts->lossy = (of.descriptor->flags & MOORAGE_POLICY_LOSSY) != 0;
-    return hosts;
+                                                  const core::environment &environment) {
+    auto instance = core::instance::create(policy, params, environment);
+    if (!instance) return instance.failure();
+    std::unique_ptr<actor> created(new hosted(std::move(instance).value()));
+    created->owner = owner_of(policy);
+    created->lossy = (policy.descriptor->flags & MOORAGE_POLICY_LOSSY) != 0;
+    return created;
 }
 
-core::result<std::unique_ptr<actor>> first_host_actor(const core::policy &of,
+core::result<std::unique_ptr<actor>> first_host_actor(const core::policy &policy,
                                                       const core::settings &params,
-                                                      const core::environment &where) {
-    auto made = std::make_unique<first_host>(of, where);
-    made->owner = owner_of(of);
-    made->lossy = (of.descriptor->flags & MOORAGE_POLICY_LOSSY) != 0;
-    if (auto done = made->make(params); !done) return done.failure();
-    return std::unique_ptr<actor>(std::move(made));
+                                                      const core::environment &environment) {
+    auto host = std::make_unique<first_host>(policy, environment);
+    host->owner = owner_of(policy);
+    host->lossy = (policy.descriptor->flags & MOORAGE_POLICY_LOSSY) != 0;
+    if (auto done = host->create_plugin(params); !done) return done.failure();
+    return std::unique_ptr<actor>(std::move(host));
 }
 
 }  // namespace moorage::check

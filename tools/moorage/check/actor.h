@@ -39,14 +39,14 @@ public:
 };
 
 // An instance as every run makes it.
-core::result<std::unique_ptr<actor>> hosted_actor(const core::policy &of,
+core::result<std::unique_ptr<actor>> hosted_actor(const core::policy &policy,
                                                   const core::settings &params,
-                                                  const core::environment &where);
+                                                  const core::environment &environment);
 
 // An instance made by a host of version 2.0. It has no optional services. Every table and the host
 // itself have the size of 2.0, and memory that cannot be touched follows them.
-core::result<std::unique_ptr<actor>> first_host_actor(const core::policy &of,
+core::result<std::unique_ptr<actor>> first_host_actor(const core::policy &policy,
                                                       const core::settings &params,
-                                                      const core::environment &where);
+                                                      const core::environment &environment);
 
 }  // namespace moorage::check

@@ -22,49 +22,50 @@ namespace {
 // The policies of a library. Calls its entry point in this process, so a child must have tried it
 // before.
 core::result<std::vector<const core::policy *>> policies_of(core::registry &loaded,
-                                                            const options &what) {
-    const std::filesystem::path files[] = {what.file};
+                                                            const options &options) {
+    const std::filesystem::path files[] = {options.file};
     if (auto scanned = loaded.scan(files); !scanned) return scanned.failure();
     std::vector<const core::policy *> found;
     std::vector<std::string> names;
-    for (const core::policy &one : loaded.policies()) {
-        names.emplace_back(one.name());
-        if (what.policy.empty() || what.policy == one.name()) found.push_back(&one);
+    for (const core::policy &policy : loaded.policies()) {
+        names.emplace_back(policy.name());
+        if (options.policy.empty() || options.policy == policy.name()) found.push_back(&policy);
     }
     if (!found.empty()) return found;
-    return error{format("{} has no policy {}{}", what.file.string(), what.policy,
-                        core::did_you_mean(what.policy, names)),
+    return error{format("{} has no policy {}{}", options.file.string(), options.policy,
+                        core::did_you_mean(options.policy, names)),
                  true};
 }
 
-// The key of `given` (KIND.KEY or KIND.NAME.KEY) if it belongs to this policy.
-std::optional<std::string> key_for(const core::policy &one, const core::setting &given) {
-    const size_t dot = given.key.find('.');
-    if (!one.is(given.key.substr(0, dot))) return std::nullopt;
-    const std::string key = given.key.substr(dot + 1), own = std::string(one.name()) + ".";
-    if (key.starts_with(own)) return key.substr(own.size());
+// The key of `setting` (KIND.KEY or KIND.NAME.KEY) if it belongs to this policy.
+std::optional<std::string> key_for(const core::policy &policy, const core::setting &setting) {
+    const size_t dot = setting.key.find('.');
+    if (!policy.is(setting.key.substr(0, dot))) return std::nullopt;
+    const std::string key = setting.key.substr(dot + 1), prefix = std::string(policy.name()) + ".";
+    if (key.starts_with(prefix)) return key.substr(prefix.size());
     return key.find('.') != std::string::npos ? std::nullopt : std::optional(key);
 }
 
-core::settings params_of(const core::policy &one, const core::settings &given) {
-    core::settings found;
-    for (const core::setting &each : given)
-        if (auto key = key_for(one, each))
-            found.push_back({std::move(*key), each.value, each.place});
-    return found;
+core::settings params_of(const core::policy &policy, const core::settings &settings) {
+    core::settings params;
+    for (const core::setting &setting : settings)
+        if (auto key = key_for(policy, setting))
+            params.push_back({std::move(*key), setting.value, setting.place});
+    return params;
 }
 
 // Checks that each parameter belongs to a policy under test, which accepts it.
 core::status check_params(const std::vector<const core::policy *> &policies,
-                          const core::settings &given) {
-    for (const core::setting &each : given)
-        if (std::ranges::none_of(
-                policies, [&](const core::policy *of) { return key_for(*of, each).has_value(); }))
-            return error{format("{}: no policy under test is of this kind and name", each.place),
+                          const core::settings &settings) {
+    for (const core::setting &setting : settings)
+        if (std::ranges::none_of(policies, [&](const core::policy *policy) {
+                return key_for(*policy, setting).has_value();
+            }))
+            return error{format("{}: no policy under test is of this kind and name", setting.place),
                          true};
-    for (const core::policy *of : policies) {
-        const auto values = core::check_parameters("policy " + std::string(of->name()), of->params,
-                                                   params_of(*of, given));
+    for (const core::policy *policy : policies) {
+        const auto values = core::check_parameters("policy " + std::string(policy->name()),
+                                                   policy->params, params_of(*policy, settings));
         if (!values) return error{values.failure().text, true};
     }
     return core::success();
@@ -72,40 +73,43 @@ core::status check_params(const std::vector<const core::policy *> &policies,
 
 class session {
 public:
-    explicit session(const options &what) : what_(what) {}
+    explicit session(const options &options) : options_(options) {}
 
-    const verdict &run(const test &one, const std::string &policy_name) {
+    const verdict &run(const test &test_case, const std::string &policy_name) {
         const auto begin = std::chrono::steady_clock::now();
-        verdict found = run_in_child([&] { return in_child(one, policy_name); }, what_.timeout_s);
+        verdict found =
+            run_in_child([&] { return run_here(test_case, policy_name); }, options_.timeout_s);
         const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-        results_.push_back({policy_name, one.name, std::move(found), took.count()});
-        return results_.back().what;
+        results_.push_back({policy_name, test_case.name, std::move(found), took.count()});
+        return results_.back().test_verdict;
     }
-    void skip(const test &one, const std::string &policy_name, const char *reason) {
-        results_.push_back({policy_name, one.name, skipped(reason), 0});
+    void skip(const test &test_case, const std::string &policy_name, const char *reason) {
+        results_.push_back({policy_name, test_case.name, skipped(reason), 0});
     }
-    bool wanted(const test &one) const { return what_.only.empty() || what_.only == one.name; }
-    std::vector<test_result> take() { return std::move(results_); }
+    bool is_selected(const test &test_case) const {
+        return options_.only_test.empty() || options_.only_test == test_case.name;
+    }
+    std::vector<test_result> take_results() { return std::move(results_); }
 
 private:
-    verdict in_child(const test &one, const std::string &policy_name) const {
-        subject of{.file = what_.file,
-                   .policy_name = policy_name,
-                   .seed = what_.seed,
-                   .wire_address = what_.wire_address,
-                   .large = what_.large};
-        if (one.over == test::scope::library) return one.run(of);
+    verdict run_here(const test &test_case, const std::string &policy_name) const {
+        test_input input{.file = options_.file,
+                         .policy_name = policy_name,
+                         .seed = options_.seed,
+                         .wire_address = options_.wire_address,
+                         .large = options_.large};
+        if (test_case.level == test::scope::library) return test_case.run(input);
         core::registry loaded;
-        const std::filesystem::path files[] = {what_.file};
+        const std::filesystem::path files[] = {options_.file};
         if (auto scanned = loaded.scan(files); !scanned) return failed(scanned.failure().text);
         for (const core::policy &candidate : loaded.policies())
-            if (candidate.name() == policy_name) of.policy = &candidate;
-        if (of.policy == nullptr) return failed("the library does not load a second time");
-        of.params = params_of(*of.policy, what_.params);
-        patience = std::max(1.0, what_.timeout_s / options{}.timeout_s);
-        return one.run(of);
+            if (candidate.name() == policy_name) input.policy = &candidate;
+        if (input.policy == nullptr) return failed("the library does not load a second time");
+        input.params = params_of(*input.policy, options_.params);
+        patience = std::max(1.0, options_.timeout_s / options{}.timeout_s);
+        return test_case.run(input);
     }
-    const options &what_;
+    const options &options_;
     std::vector<test_result> results_;
 };
 
@@ -203,17 +207,19 @@ constexpr test tests[] = {
     {"wire-idle", "waiting takes no processor", wire, wire_idle},
 };
 
-void run_on_policy(session &over, const std::string &name, bool is_wire) {
-    bool lives = true;
-    for (const test &one : tests) {
-        if (one.over == test::scope::library || (one.over == wire && !is_wire)) continue;
-        const bool gate = std::string_view(one.name) == "life-cycle";
+void run_on_policy(session &test_session, const std::string &name, bool is_wire) {
+    bool life_cycle_passed = true;
+    for (const test &test_case : tests) {
+        if (test_case.level == test::scope::library || (test_case.level == wire && !is_wire))
+            continue;
+        const bool is_gate = std::string_view(test_case.name) == "life-cycle";
         // life-cycle decides whether the others make sense, so it always runs.
-        if (!over.wanted(one) && !gate) continue;
-        if ((one.over == test::scope::steps || one.over == wire) && !lives)
-            over.skip(one, name, "life-cycle did not pass");
-        else if (const verdict &found = over.run(one, name); gate)
-            lives = found.result == outcome::passed;
+        if (!test_session.is_selected(test_case) && !is_gate) continue;
+        if ((test_case.level == test::scope::steps || test_case.level == wire) &&
+            !life_cycle_passed)
+            test_session.skip(test_case, name, "life-cycle did not pass");
+        else if (const verdict &found = test_session.run(test_case, name); is_gate)
+            life_cycle_passed = found.result == outcome::passed;
     }
 }
 
@@ -226,35 +232,36 @@ const char *name_of(outcome value) {
 
 std::span<const test> all_tests() { return tests; }
 
-core::result<std::vector<test_result>> run_checks(const options &what) {
-    if (!std::filesystem::exists(what.file))
+core::result<std::vector<test_result>> run_checks(const options &options) {
+    if (!std::filesystem::exists(options.file))
         return error{format("{} does not exist; give a policy library (.so) or its source",
-                            what.file.string()),
+                            options.file.string()),
                      true};
     std::vector<std::string> names;
-    for (const test &one : tests) names.emplace_back(one.name);
-    if (!what.only.empty() && std::find(names.begin(), names.end(), what.only) == names.end())
-        return error{format("no test {}{}; see --list-tests", what.only,
-                            core::did_you_mean(what.only, names)),
+    for (const test &test_case : tests) names.emplace_back(test_case.name);
+    if (!options.only_test.empty() &&
+        std::find(names.begin(), names.end(), options.only_test) == names.end())
+        return error{format("no test {}{}; see --list-tests", options.only_test,
+                            core::did_you_mean(options.only_test, names)),
                      true};
 
-    session over(what);
-    bool sound = true;
-    for (const test &one : tests) {
-        if (one.over != test::scope::library) continue;
-        const bool gate = std::string_view(one.name) == "loads";
-        if (!gate && !over.wanted(one)) continue;
-        const verdict &found = over.run(one, "");
-        if (gate) sound = found.result == outcome::passed;
+    session test_session(options);
+    bool is_loadable = true;
+    for (const test &test_case : tests) {
+        if (test_case.level != test::scope::library) continue;
+        const bool is_gate = std::string_view(test_case.name) == "loads";
+        if (!is_gate && !test_session.is_selected(test_case)) continue;
+        const verdict &found = test_session.run(test_case, "");
+        if (is_gate) is_loadable = found.result == outcome::passed;
     }
-    if (!sound) return over.take();
+    if (!is_loadable) return test_session.take_results();
     core::registry loaded;
-    const auto policies = policies_of(loaded, what);
+    const auto policies = policies_of(loaded, options);
     if (!policies) return policies.failure();
-    if (auto good = check_params(*policies, what.params); !good) return good.failure();
-    for (const core::policy *one : *policies)
-        run_on_policy(over, std::string(one->name()), one->is("wire"));
-    return over.take();
+    if (auto good = check_params(*policies, options.params); !good) return good.failure();
+    for (const core::policy *tested_policy : *policies)
+        run_on_policy(test_session, std::string(tested_policy->name()), tested_policy->is("wire"));
+    return test_session.take_results();
 }
 
 }  // namespace moorage::check

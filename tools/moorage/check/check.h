@@ -30,7 +30,7 @@ inline verdict warned(std::string text) { return {outcome::warning, std::move(te
 inline verdict skipped(std::string text) { return {outcome::skipped, std::move(text)}; }
 
 // The input of a test. Each child makes its own.
-struct subject {
+struct test_input {
     std::filesystem::path file;
     std::string policy_name;               // empty for tests of the library
     const core::policy *policy = nullptr;  // loaded, except in tests of the library
@@ -48,8 +48,8 @@ struct test {
         policy,   // per policy, makes instances but no steps
         steps,    // per policy, runs steps; only if life-cycle passed
         wire,     // per wire, connects two of them; only if life-cycle passed
-    } over;
-    verdict (*run)(const subject &);
+    } level;
+    verdict (*run)(const test_input &);
 };
 // In the order in which they run.
 std::span<const test> all_tests();
@@ -57,13 +57,13 @@ std::span<const test> all_tests();
 struct test_result {
     std::string policy;  // empty for tests of the library
     std::string name;
-    verdict what;
+    verdict test_verdict;
     double seconds = 0;
 };
 
 struct options {
     std::filesystem::path file;
-    std::string policy, only;  // empty: all
+    std::string policy, only_test;  // empty: all
     uint64_t seed = 1;
     double timeout_s = 10;
     core::settings params{};  // keys are KIND.KEY or KIND.NAME.KEY
@@ -71,6 +71,6 @@ struct options {
     std::string wire_address = "127.0.0.1:0";
     bool large = false;
 };
-core::result<std::vector<test_result>> run_checks(const options &what);
+core::result<std::vector<test_result>> run_checks(const options &options);
 
 }  // namespace moorage::check

@@ -20,12 +20,12 @@ namespace {
 using core::format;
 
 // Shared between parent and child. A child that must not make system calls can still write here.
-struct posted {
+struct verdict_record {
     volatile int done;
     int result;
     char text[1500];
 };
-posted *verdict_page = nullptr;
+verdict_record *verdict_page = nullptr;
 
 void become_child() {
     const rlimit no_core{0, 0};
@@ -36,24 +36,25 @@ void become_child() {
     core::board->call_limit_ms = 0;  // the test as a whole has a limit
 }
 
-std::string in_call(const core::ending &how) {
-    return how.call.empty() ? "" : " in " + described(how.kind, how.call);
+std::string call_suffix(const core::ending &ending) {
+    return ending.call.empty() ? "" : " in " + call_text(ending.kind, ending.call);
 }
 
-verdict verdict_of(const core::ending &how, double timeout_s) {
+verdict verdict_of(const core::ending &ending, double timeout_s) {
     if (verdict_page->done) return {static_cast<outcome>(verdict_page->result), verdict_page->text};
-    if (how.overran) return failed(format("did not end within {} s{}", timeout_s, in_call(how)));
-    const std::string said = how.note.empty() ? "" : "; it said: " + how.note.substr(0, 200);
-    if (how.signal != 0)
-        return {outcome::crashed, format("signal {} ({}){}{}", how.signal, strsignal(how.signal),
-                                         in_call(how), said)};
-    return {outcome::crashed,
-            format("the process ended with exit code {}{}{}", how.exit_code, in_call(how), said)};
+    if (ending.overran)
+        return failed(format("did not end within {} s{}", timeout_s, call_suffix(ending)));
+    const std::string note = ending.note.empty() ? "" : "; it said: " + ending.note.substr(0, 200);
+    if (ending.signal != 0)
+        return {outcome::crashed, format("signal {} ({}){}{}", ending.signal,
+                                         strsignal(ending.signal), call_suffix(ending), note)};
+    return {outcome::crashed, format("the process ended with exit code {}{}{}", ending.exit_code,
+                                     call_suffix(ending), note)};
 }
 
 }  // namespace
 
-std::string described(std::string_view kind, std::string_view call) {
+std::string call_text(std::string_view kind, std::string_view call) {
     const bool shared = call == "plan" || call == "outcome";  // by several kinds
     return shared ? format("{} ({})", call, kind) : std::string(call);
 }
@@ -66,11 +67,11 @@ void end_child(outcome result, const char *text) {
 }
 
 verdict run_in_child(const std::function<verdict()> &work, double timeout_s) {
-    void *page =
-        mmap(nullptr, sizeof(posted), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *page = mmap(nullptr, sizeof(verdict_record), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) return {outcome::skipped, "no memory for a child process"};
-    verdict_page = static_cast<posted *>(page);
-    const core::ending how = core::supervise(
+    verdict_page = static_cast<verdict_record *>(page);
+    const core::ending ending = core::supervise(
         [&](const core::sender &) -> int {
             become_child();
             verdict found;
@@ -84,8 +85,8 @@ verdict run_in_child(const std::function<verdict()> &work, double timeout_s) {
             end_child(found.result, found.text.c_str());
         },
         {timeout_s, /*quiet=*/true});
-    const verdict found = verdict_of(how, timeout_s);
-    munmap(page, sizeof(posted));
+    const verdict found = verdict_of(ending, timeout_s);
+    munmap(page, sizeof(verdict_record));
     return found;
 }
 

@@ -15,9 +15,9 @@ namespace moorage::check {
 verdict run_in_child(const std::function<verdict()> &work, double timeout_s);
 
 // The name of a call in messages: "victims", "plan (budget)".
-std::string described(std::string_view kind, std::string_view call);
-inline std::string described(core::entry_point call) {
-    return described(core::kind_of(call), core::name_of(call));
+std::string call_text(std::string_view kind, std::string_view call);
+inline std::string call_text(core::entry_point call) {
+    return call_text(core::kind_of(call), core::name_of(call));
 }
 
 // Ends the child at once with this verdict. Safe in a signal handler.

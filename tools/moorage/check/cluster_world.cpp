@@ -23,27 +23,27 @@ cluster_options cluster_variant(uint64_t number, uint64_t seed) {
         case 0:
             break;
         case 1:
-            o.room = memory::tight, o.calls = true;
+            o.memory_room = memory::tight, o.calls = true;
             break;
         case 2:
-            o.room = memory::scarce, o.cloud = o.users = o.calls = o.serial = true;
+            o.memory_room = memory::scarce, o.cloud = o.users = o.calls = o.serial = true;
             o.homes = 5, o.models = 2;
             break;
         case 3:
-            o.room = memory::scarce;  // no plan exists
+            o.memory_room = memory::scarce;  // no plan exists
             break;
         case 4:
             o.cloud = true, o.models = 3, o.experts = 4;
             break;
         case 5:
-            o.asked = false, o.devices = 3;
+            o.has_demand = false, o.devices = 3;
             break;
         case 6:
             o.servers = o.devices = o.homes = o.layers = o.experts = o.top_k = 1;
-            o.room = memory::tight;
+            o.memory_room = memory::tight;
             break;
         default:
-            o.room = memory::none, o.cloud = o.users = true;
+            o.memory_room = memory::none, o.cloud = o.users = true;
             break;
     }
     o.seed = seed;
@@ -53,7 +53,7 @@ cluster_options cluster_variant(uint64_t number, uint64_t seed) {
 cluster_world::cluster_world(const cluster_options &o)
     : options(o),
       draw_(o.seed * 2 + 3),
-      first_(o.models * o.layers * o.experts),
+      expert_count_(o.models * o.layers * o.experts),
       calls_(o.calls ? uint64_t{o.homes} * o.models * o.layers * groups_of_layer : 0),
       groups_(o.calls ? uint64_t{o.models} * o.layers * groups_of_layer : 0),
       cluster_(1, o.arrays),
@@ -87,10 +87,10 @@ cluster_world::cluster_world(const cluster_options &o)
       home_tokens_(o.homes, o.arrays),
       home_batch_(o.homes, o.arrays),
       home_model_(size_t{o.homes} * o.models, o.arrays),
-      frequency_(size_t{o.homes} * first_, o.arrays),
+      frequency_(size_t{o.homes} * expert_count_, o.arrays),
       call_share_(calls_, o.arrays),
       home_single_(o.homes, o.arrays),
-      home_holds_(o.users ? size_t{o.homes} * first_ : 0, o.arrays) {
+      home_holds_(o.users ? size_t{o.homes} * expert_count_ : 0, o.arrays) {
     draw_cluster();
     draw_memory();
     draw_demand();
@@ -105,9 +105,9 @@ void cluster_world::draw_cluster() {
     for (double &s : device_token_.span()) s = 1e-6 * (1 + draw_.below(5));
     for (uint32_t a = 0; a < o.servers; ++a)
         for (uint32_t b = 0; b < o.servers; ++b) {
-            const size_t at = size_t{a} * o.servers + b;
-            link_rate_[at] = a == b ? 0 : 1e8 * (1 + draw_.below(10));
-            link_s_[at] = a == b ? 0 : 1e-4 * draw_.below(5);
+            const size_t index = size_t{a} * o.servers + b;
+            link_rate_[index] = a == b ? 0 : 1e8 * (1 + draw_.below(10));
+            link_s_[index] = a == b ? 0 : 1e-4 * draw_.below(5);
         }
     for (uint32_t n = 0; n < o.servers; ++n) {
         cloud_up_[n] = draw_.one_in(3) ? std::numeric_limits<double>::infinity() : 1e7;
@@ -126,36 +126,39 @@ void cluster_world::draw_cluster() {
                    o.devices,
                    o.homes,
                    o.models,
-                   device_server_.all(),
-                   device_bytes_.all(),
-                   device_load_.all(),
-                   device_call_.all(),
-                   device_token_.all(),
-                   link_rate_.all(),
-                   link_s_.all(),
-                   o.cloud ? cloud_up_.all() : nullptr,
-                   o.cloud ? cloud_down_.all() : nullptr,
-                   o.cloud ? cloud_s_.all() : nullptr,
-                   o.cloud ? cloud_call_.all() : nullptr,
-                   home_server_.all(),
-                   home_up_.all(),
-                   home_down_.all(),
-                   home_call_.all()};
+                   device_server_.data(),
+                   device_bytes_.data(),
+                   device_load_.data(),
+                   device_call_.data(),
+                   device_token_.data(),
+                   link_rate_.data(),
+                   link_s_.data(),
+                   o.cloud ? cloud_up_.data() : nullptr,
+                   o.cloud ? cloud_down_.data() : nullptr,
+                   o.cloud ? cloud_s_.data() : nullptr,
+                   o.cloud ? cloud_call_.data() : nullptr,
+                   home_server_.data(),
+                   home_up_.data(),
+                   home_down_.data(),
+                   home_call_.data()};
 }
 
 void cluster_world::draw_memory() {
     const cluster_options &o = options;
     using memory = cluster_options::memory;
     for (uint32_t m = 0; m < o.models; ++m) expert_bytes_[m] = expert_bytes * (m + 1);
-    uint64_t all = 0;
+    uint64_t total_bytes = 0;
     for (uint32_t m = 0; m < o.models; ++m)
-        all += uint64_t{o.layers} * o.experts * expert_bytes_[m];
+        total_bytes += uint64_t{o.layers} * o.experts * expert_bytes_[m];
     for (uint32_t g = 0; g < o.devices; ++g)
-        device_bytes_[g] = o.room == memory::roomy ? all + draw_.below(expert_bytes) : 0;
+        device_bytes_[g] =
+            o.memory_room == memory::roomy ? total_bytes + draw_.below(expert_bytes) : 0;
     // Gives one slot after the other to a random device. A rest too small for a slot stays unused.
-    uint64_t slots = o.room == memory::tight ? first_ : o.room == memory::scarce ? first_ / 2 : 0;
+    uint64_t slots = o.memory_room == memory::tight    ? expert_count_
+                     : o.memory_room == memory::scarce ? expert_count_ / 2
+                                                       : 0;
     for (; slots > 0; --slots) device_bytes_[draw_.below(o.devices)] += expert_bytes;
-    if (o.room != memory::none)
+    if (o.memory_room != memory::none)
         for (uint64_t &bytes : device_bytes_.span()) bytes += draw_.below(expert_bytes / 8);
 }
 
@@ -167,52 +170,52 @@ void cluster_world::draw_demand() {
         model_groups_[m] = o.experts % 2 == 0 ? 2 : 1;
         hidden_bytes_[m] = 8192;
     }
-    model_first_[o.models] = first_;
-    for (uint32_t h = 0; h < o.homes && o.asked; ++h) {
+    model_first_[o.models] = expert_count_;
+    for (uint32_t h = 0; h < o.homes && o.has_demand; ++h) {
         home_tokens_[h] = 1 + draw_.below(20);
         home_batch_[h] = o.users ? 1 : 1 + draw_.below(8);
         home_single_[h] = home_batch_[h] > 1 ? 0.5 : 1;
         // Each home asks for at most two models, so some model may be asked for by nobody.
-        const uint32_t one = h % std::min(o.models, 2u), share = 1 + draw_.below(4);
-        home_model_[size_t{h} * o.models + one] = share / 4.0;
+        const uint32_t model = h % std::min(o.models, 2u), share = 1 + draw_.below(4);
+        home_model_[size_t{h} * o.models + model] = share / 4.0;
         home_model_[size_t{h} * o.models] += 1 - share / 4.0;
     }
-    if (!o.asked) std::fill_n(home_batch_.all(), o.homes, 1.0);
-    if (!o.asked) std::fill_n(home_single_.all(), o.homes, 1.0);
+    if (!o.has_demand) std::fill_n(home_batch_.data(), o.homes, 1.0);
+    if (!o.has_demand) std::fill_n(home_single_.data(), o.homes, 1.0);
     drift();
     for (uint8_t &holds : home_holds_.span()) holds = draw_.one_in(8);
     demand_[0] = {sizeof(moorage_demand),
                   0,
                   o.models,
                   o.homes,
-                  model_first_.all(),
-                  model_layers_.all(),
-                  model_experts_.all(),
-                  model_top_k_.all(),
-                  model_groups_.all(),
-                  expert_bytes_.all(),
-                  hidden_bytes_.all(),
-                  home_tokens_.all(),
-                  home_batch_.all(),
-                  home_model_.all(),
-                  frequency_.all(),
+                  model_first_.data(),
+                  model_layers_.data(),
+                  model_experts_.data(),
+                  model_top_k_.data(),
+                  model_groups_.data(),
+                  expert_bytes_.data(),
+                  hidden_bytes_.data(),
+                  home_tokens_.data(),
+                  home_batch_.data(),
+                  home_model_.data(),
+                  frequency_.data(),
                   calls_,
-                  calls_ ? home_first_call_.all() : nullptr,
-                  calls_ ? call_group_.all() : nullptr,
-                  calls_ ? call_share_.all() : nullptr,
+                  calls_ ? home_first_call_.data() : nullptr,
+                  calls_ ? call_group_.data() : nullptr,
+                  calls_ ? call_share_.data() : nullptr,
                   groups_,
-                  groups_ ? group_first_.all() : nullptr,
-                  groups_ ? group_experts_.all() : nullptr,
-                  o.users ? home_holds_.all() : nullptr,
-                  o.asked ? 60.0 : 0.0,
-                  home_single_.all()};
+                  groups_ ? group_first_.data() : nullptr,
+                  groups_ ? group_experts_.data() : nullptr,
+                  o.users ? home_holds_.data() : nullptr,
+                  o.has_demand ? 60.0 : 0.0,
+                  home_single_.data()};
 }
 
 // Draws the groups of every layer. Shares sum to one; frequencies are the sums over the groups.
 void cluster_world::drift() {
     const cluster_options &o = options;
-    std::fill_n(frequency_.all(), frequency_.capacity(), 0.0);
-    if (!o.asked) return;
+    std::fill_n(frequency_.data(), frequency_.capacity(), 0.0);
+    if (!o.has_demand) return;
     const uint32_t layers = o.models * o.layers;
     std::vector<uint32_t> drawn(size_t{layers} * groups_of_layer * o.top_k);
     for (uint32_t y = 0; y < layers * groups_of_layer; ++y) {
@@ -234,13 +237,13 @@ void cluster_world::drift() {
                 const double share = model * weights[i] / sum;
                 if (calls_) call_group_[call] = y, call_share_[call] = share;
                 for (uint32_t k = 0; k < o.top_k; ++k)
-                    frequency_[size_t{h} * first_ + drawn[size_t{y} * o.top_k + k]] += share;
+                    frequency_[size_t{h} * expert_count_ + drawn[size_t{y} * o.top_k + k]] += share;
             }
         }
     }
     if (!calls_) return;
     home_first_call_[o.homes] = call;
-    std::copy(drawn.begin(), drawn.end(), group_experts_.all());
+    std::copy(drawn.begin(), drawn.end(), group_experts_.data());
     for (uint64_t y = 0; y <= groups_; ++y) group_first_[y] = y * o.top_k;
 }
 
@@ -248,7 +251,7 @@ uint64_t cluster_world::bytes_of(uint32_t expert) {
     return expert_bytes_[expert / (options.layers * options.experts)];
 }
 
-bool cluster_world::asked_for(uint32_t expert) {
+bool cluster_world::is_requested(uint32_t expert) {
     const uint32_t model = expert / (options.layers * options.experts);
     for (uint32_t h = 0; h < options.homes; ++h)
         if (home_model_[size_t{h} * options.models + model] > 0) return true;
@@ -257,33 +260,34 @@ bool cluster_world::asked_for(uint32_t expert) {
 
 uint64_t cluster_world::checksum() {
     uint64_t sum = 0xcbf29ce484222325u;
-    const auto add = [&](auto &...arrays) {
-        const auto one = [&](auto &array) {
+    const auto add_arrays = [&](auto &...arrays) {
+        const auto add_array = [&](auto &array) {
             for (const auto &element : array.span()) {
                 unsigned char bytes[sizeof(element)];
                 std::memcpy(bytes, &element, sizeof(element));
                 for (const unsigned char byte : bytes) sum = (sum ^ byte) * 0x100000001b3u;
             }
         };
-        (one(arrays), ...);
+        (add_array(arrays), ...);
     };
-    add(cluster_, demand_, device_server_, home_server_, model_first_, model_layers_,
-        model_experts_, model_top_k_, model_groups_, call_group_, group_experts_, device_bytes_,
-        expert_bytes_, hidden_bytes_, home_first_call_, group_first_, device_load_, device_call_,
-        device_token_, link_rate_, link_s_, cloud_up_, cloud_down_, cloud_s_, cloud_call_, home_up_,
-        home_down_, home_call_, home_tokens_, home_batch_, home_model_, frequency_, call_share_,
-        home_single_, home_holds_);
-    return sum;
-}
-
-bool cluster_world::intact() const {
-    const auto all = [](const auto &...arrays) { return (arrays.intact() && ...); };
-    return all(cluster_, demand_, device_server_, home_server_, model_first_, model_layers_,
+    add_arrays(cluster_, demand_, device_server_, home_server_, model_first_, model_layers_,
                model_experts_, model_top_k_, model_groups_, call_group_, group_experts_,
                device_bytes_, expert_bytes_, hidden_bytes_, home_first_call_, group_first_,
                device_load_, device_call_, device_token_, link_rate_, link_s_, cloud_up_,
                cloud_down_, cloud_s_, cloud_call_, home_up_, home_down_, home_call_, home_tokens_,
                home_batch_, home_model_, frequency_, call_share_, home_single_, home_holds_);
+    return sum;
+}
+
+bool cluster_world::intact() const {
+    const auto all_intact = [](const auto &...arrays) { return (arrays.intact() && ...); };
+    return all_intact(cluster_, demand_, device_server_, home_server_, model_first_, model_layers_,
+                      model_experts_, model_top_k_, model_groups_, call_group_, group_experts_,
+                      device_bytes_, expert_bytes_, hidden_bytes_, home_first_call_, group_first_,
+                      device_load_, device_call_, device_token_, link_rate_, link_s_, cloud_up_,
+                      cloud_down_, cloud_s_, cloud_call_, home_up_, home_down_, home_call_,
+                      home_tokens_, home_batch_, home_model_, frequency_, call_share_, home_single_,
+                      home_holds_);
 }
 
 }  // namespace moorage::check

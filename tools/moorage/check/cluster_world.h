@@ -15,12 +15,12 @@ struct cluster_options {
     enum class memory { roomy, tight, scarce, none };
 
     uint32_t servers = 3, devices = 4, homes = 3, models = 1, layers = 2, experts = 6, top_k = 2;
-    memory room = memory::roomy;
+    memory memory_room = memory::roomy;
     bool cloud = false;
-    bool users = false;   // some homes are users, not servers; some of them hold experts
-    bool calls = false;   // the sets of experts chosen together are known
-    bool asked = true;    // somebody asks for something
-    bool serial = false;  // MOORAGE_CALLS_SERIAL and MOORAGE_RETURNS_EACH
+    bool users = false;      // some homes are users, not servers; some of them hold experts
+    bool calls = false;      // the sets of experts chosen together are known
+    bool has_demand = true;  // somebody asks for something
+    bool serial = false;     // MOORAGE_CALLS_SERIAL and MOORAGE_RETURNS_EACH
     uint64_t seed = 1;
     fence arrays = fence::canary;
 };
@@ -35,10 +35,10 @@ public:
 
     const moorage_cluster &cluster() { return cluster_[0]; }
     const moorage_demand &demand() { return demand_[0]; }
-    uint32_t experts() const { return first_; }  // X
+    uint32_t experts() const { return expert_count_; }  // X
     uint64_t bytes_of(uint32_t expert);
     // Whether a home asks for the expert's model.
-    bool asked_for(uint32_t expert);
+    bool is_requested(uint32_t expert);
     // Draws other statistics for the same homes, as after some time.
     void drift();
 
@@ -55,7 +55,7 @@ private:
     void draw_calls();
 
     dice draw_;
-    uint32_t first_;
+    uint32_t expert_count_;
     uint64_t calls_, groups_;
     fenced<moorage_cluster> cluster_;
     fenced<moorage_demand> demand_;

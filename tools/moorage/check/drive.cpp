@@ -13,64 +13,71 @@ using core::format;
 
 namespace {
 
-size_t tokens_max(const world &of) { return of.limits.tokens_max; }
-size_t wide(const world &of) { return tokens_max(of) * of.options.top_k; }
+size_t tokens_max(const world &test_world) { return test_world.limits.tokens_max; }
+size_t chosen_max(const world &test_world) {
+    return tokens_max(test_world) * test_world.options.top_k;
+}
 
 }  // namespace
 
-driver::driver(actor &policy, world &place, const drive_options &options)
+driver::driver(actor &policy, world &test_world, const drive_options &options)
     : policy_(policy),
-      world_(place),
+      world_(test_world),
       options_(options),
-      draw_(place.options.seed * 2 + 2),
-      streams_(tokens_max(place), place.options.arrays),
-      chosen_(wide(place), place.options.arrays),
-      distinct_(place.options.experts, place.options.arrays),
-      distinct_tokens_(place.options.experts, place.options.arrays),
-      predicted_(place.options.predictions, place.options.arrays),
-      route_experts_(wide(place), place.options.arrays),
-      requests_(tokens_max(place), place.options.arrays),
-      positions_(tokens_max(place), place.options.arrays),
-      token_ids_(tokens_max(place), place.options.arrays),
-      weights_(wide(place), place.options.arrays),
-      gate_scores_(tokens_max(place) * place.options.experts, place.options.arrays),
-      distinct_scores_(place.options.experts, place.options.arrays),
-      route_weights_(wide(place), place.options.arrays),
-      classes_(wide(place), place.options.arrays),
-      route_classes_(wide(place), place.options.arrays),
-      victims_(place.page_count(), place.options.arrays),
-      budget_slots_(place.options.layers, place.options.arrays),
-      target_layers_(place.options.layers, place.options.arrays),
-      target_offsets_(place.options.layers + 1, place.options.arrays),
-      target_experts_(place.options.layers * place.options.predictions, place.options.arrays),
-      orders_(place.options.buffer_slots, place.options.arrays),
-      world_slots_now_(place.options.layers, place.options.arrays),
-      forecast_experts_(place.options.predictions, place.options.arrays),
-      budget_split_(place.options.layers, place.options.arrays),
-      target_scores_(place.options.layers * place.options.predictions, place.options.arrays),
-      world_split_now_(place.options.layers, place.options.arrays),
-      forecast_scores_(place.options.predictions, place.options.arrays),
-      order_segments_(place.options.buffer_slots, place.options.arrays),
-      order_places_(place.options.buffer_slots, place.options.arrays),
-      order_versions_(place.options.buffer_slots, place.options.arrays),
-      item_experts_(place.options.experts, place.options.arrays),
-      item_tokens_(place.options.experts, place.options.arrays),
-      item_device_(place.options.experts, place.options.arrays),
-      devices_(place.options.experts, place.options.arrays),
-      device_order_(place.options.experts, place.options.arrays),
-      item_missing_(place.options.experts, place.options.arrays),
-      item_scores_(place.options.experts, place.options.arrays),
-      item_load_(place.options.experts, place.options.arrays),
-      item_gpu_(place.options.experts, place.options.arrays),
-      item_cpu_(place.options.experts, place.options.arrays),
-      item_remote_(place.options.experts * place.options.servers, place.options.arrays),
-      item_once_(place.options.experts * place.options.servers, place.options.arrays),
-      item_remote_first_(place.options.experts + 1, place.options.arrays),
-      item_remote_devices_(place.options.experts * place.options.servers, place.options.arrays),
-      tokens_of_expert_(place.options.experts),
-      plan_slots_(place.options.layers),
-      plan_split_(place.options.layers, 1.0f),
-      transfers_(place.options.transfers) {}
+      draw_(test_world.options.seed * 2 + 2),
+      streams_(tokens_max(test_world), test_world.options.arrays),
+      chosen_(chosen_max(test_world), test_world.options.arrays),
+      distinct_(test_world.options.experts, test_world.options.arrays),
+      distinct_tokens_(test_world.options.experts, test_world.options.arrays),
+      predicted_(test_world.options.predictions, test_world.options.arrays),
+      route_experts_(chosen_max(test_world), test_world.options.arrays),
+      requests_(tokens_max(test_world), test_world.options.arrays),
+      positions_(tokens_max(test_world), test_world.options.arrays),
+      token_ids_(tokens_max(test_world), test_world.options.arrays),
+      weights_(chosen_max(test_world), test_world.options.arrays),
+      gate_scores_(tokens_max(test_world) * test_world.options.experts, test_world.options.arrays),
+      distinct_scores_(test_world.options.experts, test_world.options.arrays),
+      route_weights_(chosen_max(test_world), test_world.options.arrays),
+      classes_(chosen_max(test_world), test_world.options.arrays),
+      route_classes_(chosen_max(test_world), test_world.options.arrays),
+      victims_(test_world.page_count(), test_world.options.arrays),
+      budget_slots_(test_world.options.layers, test_world.options.arrays),
+      target_layers_(test_world.options.layers, test_world.options.arrays),
+      target_offsets_(test_world.options.layers + 1, test_world.options.arrays),
+      target_experts_(test_world.options.layers * test_world.options.predictions,
+                      test_world.options.arrays),
+      orders_(test_world.options.buffer_slots, test_world.options.arrays),
+      world_slots_now_(test_world.options.layers, test_world.options.arrays),
+      forecast_experts_(test_world.options.predictions, test_world.options.arrays),
+      budget_split_(test_world.options.layers, test_world.options.arrays),
+      target_scores_(test_world.options.layers * test_world.options.predictions,
+                     test_world.options.arrays),
+      world_split_now_(test_world.options.layers, test_world.options.arrays),
+      forecast_scores_(test_world.options.predictions, test_world.options.arrays),
+      order_segments_(test_world.options.buffer_slots, test_world.options.arrays),
+      order_places_(test_world.options.buffer_slots, test_world.options.arrays),
+      order_versions_(test_world.options.buffer_slots, test_world.options.arrays),
+      item_experts_(test_world.options.experts, test_world.options.arrays),
+      item_tokens_(test_world.options.experts, test_world.options.arrays),
+      item_device_(test_world.options.experts, test_world.options.arrays),
+      devices_(test_world.options.experts, test_world.options.arrays),
+      device_order_(test_world.options.experts, test_world.options.arrays),
+      item_missing_(test_world.options.experts, test_world.options.arrays),
+      item_scores_(test_world.options.experts, test_world.options.arrays),
+      item_load_(test_world.options.experts, test_world.options.arrays),
+      item_gpu_(test_world.options.experts, test_world.options.arrays),
+      item_cpu_(test_world.options.experts, test_world.options.arrays),
+      item_remote_(test_world.options.experts * test_world.options.servers,
+                   test_world.options.arrays),
+      item_once_(test_world.options.experts * test_world.options.servers,
+                 test_world.options.arrays),
+      item_remote_first_(test_world.options.experts + 1, test_world.options.arrays),
+      item_remote_devices_(test_world.options.experts * test_world.options.servers,
+                           test_world.options.arrays),
+      tokens_of_expert_(test_world.options.experts),
+      plan_slots_(test_world.options.layers),
+      plan_split_(test_world.options.layers, 1.0f),
+      transfers_(test_world.options.transfers) {}
 
 void driver::run() {
     const uint32_t rounds =
@@ -88,29 +95,29 @@ void driver::run() {
         horizon_ = std::min(horizon_, world_.options.layers);
     }
     if (policy_.prefetch && policy_.prefetch->prediction) {
-        uint32_t from = 0;
+        uint32_t source_kind = 0;
         control(core::entry_point::prediction,
-                [&] { from = policy_.prefetch->prediction(policy_.plugin); });
-        if (from > MOORAGE_FROM_RESIDENT)
-            blame(fault::range, format("prediction is {}, the last kind is {}", from,
+                [&] { source_kind = policy_.prefetch->prediction(policy_.plugin); });
+        if (source_kind > MOORAGE_FROM_RESIDENT)
+            blame(fault::range, format("prediction is {}, the last kind is {}", source_kind,
                                        uint32_t{MOORAGE_FROM_RESIDENT}));
     }
-    if (policy_.placement && !options_.steps_only) place();
+    if (policy_.placement && !options_.steps_only) plan_placements();
     for (uint32_t round = 0; round < rounds; ++round) {
         if (policy_.budget) plan_budget();
-        if (round == 0) fill();
-        if (world_.options.disturb) disturb();
+        if (round == 0) fill_pools();
+        if (world_.options.disturb) resize_pools();
         for (uint32_t layer = 0; layer < world_.options.layers; ++layer) {
             run_step(round, layer);
             ++step_.index, ++step_.visit;
-            if (options_.check_fences && !fences_hold())
+            if (options_.check_fences && !has_intact_fences())
                 blame(fault::canary,
                       format("something was written outside an array in step {}", step_.index - 1));
         }
         step_.token += world_.tokens_of(round);
     }
-    if (policy_.transport) drain();
-    if (policy_.facts && !policy_.placement) state_facts(world_.options.arrays);
+    if (policy_.transport) drain_transfers();
+    if (policy_.facts && !policy_.placement) collect_facts(world_.options.arrays);
 }
 
 void driver::run_step(uint32_t round, uint32_t layer) {
@@ -118,7 +125,7 @@ void driver::run_step(uint32_t round, uint32_t layer) {
     fill_step(round, layer);
     if (policy_.router) route();
     make_distinct();
-    settle();
+    complete_loads();
     const uint32_t first = layer * world_.options.experts;
     for (uint32_t i = 0; i < step_.distinct_count; ++i)
         world_.state[first + step_.host_distinct[i]] |= MOORAGE_STATE_PINNED;
@@ -130,11 +137,11 @@ void driver::run_step(uint32_t round, uint32_t layer) {
     for (uint32_t i = 0; i < step_.distinct_count; ++i)
         world_.state[first + step_.host_distinct[i]] &= ~MOORAGE_STATE_PINNED;
     if (policy_.cache && policy_.cache->give_up) give_up();
-    end_prefetches();
+    drop_unused_prefetches();
     if (policy_.prefetch)
         prefetch();
     else if (world_.options.disturb)
-        prefetch_anything();
+        prefetch_randomly();
     if (policy_.transport) transport_events();
 }
 
@@ -187,19 +194,19 @@ void driver::route() {
     std::copy_n(step_.host_chosen, count, route_experts_.last(count));
     std::fill_n(route_weights_.last(count), count, std::numeric_limits<float>::quiet_NaN());
     std::fill_n(route_classes_.last(count), count, uint8_t{MOORAGE_CLASS_TOP});
-    moorage_route out{sizeof(out), 0, route_experts_.last(count), route_weights_.last(count),
-                      route_classes_.last(count)};
+    moorage_route routing{sizeof(routing), 0, route_experts_.last(count),
+                          route_weights_.last(count), route_classes_.last(count)};
     uint32_t got = 0;
     call(core::entry_point::select,
-         [&] { got = policy_.router->select(policy_.plugin, &step_, &out); });
-    note(got);
+         [&] { got = policy_.router->select(policy_.plugin, &step_, &routing); });
+    record_decision(got);
     if (got == 0) return;
     if (got != step_.token_count)
         return blame(fault::capacity,
                      format("select returned {} for {} tokens", got, step_.token_count));
     const uint32_t *experts = route_experts_.last(count);
     for (size_t i = 0; i < count; ++i) {
-        note(experts[i]), note(route_classes_.last(count)[i]);
+        record_decision(experts[i]), record_decision(route_classes_.last(count)[i]);
         const uint32_t *row = experts + i / step_.top_k * step_.top_k;
         if (experts[i] >= step_.experts)
             return blame(fault::range, format("select chose expert {}, of {} there are", experts[i],
@@ -211,7 +218,7 @@ void driver::route() {
             return blame(fault::range,
                          format("select gave class {}", route_classes_.last(count)[i]));
         const float weight = route_weights_.last(count)[i];
-        note(std::isnan(weight) ? 0 : static_cast<uint64_t>(weight * 1e6f));
+        record_decision(std::isnan(weight) ? 0 : static_cast<uint64_t>(weight * 1e6f));
         if (std::isinf(weight)) return blame(fault::range, "select gave an infinite weight");
     }
     for (uint32_t b = 0; b < step_.token_count; ++b) {
@@ -219,9 +226,9 @@ void driver::route() {
         if (std::count(row, row + step_.top_k, MOORAGE_CLASS_DROPPED) == step_.top_k)
             return blame(fault::range, format("select dropped all experts of token {}", b));
     }
-    note(out.flags);
-    if (out.flags & ~uint32_t{MOORAGE_ROUTE_RENORMALISE})
-        blame(fault::range, format("select set flags {:#x}, which nobody knows", out.flags));
+    record_decision(routing.flags);
+    if (routing.flags & ~uint32_t{MOORAGE_ROUTE_RENORMALISE})
+        blame(fault::range, format("select set flags {:#x}, which nobody knows", routing.flags));
     if (!policy_.lossy) judge_lossless(experts, route_classes_.last(count));
     std::copy_n(experts, count, chosen_.last(count));
     std::copy_n(route_classes_.last(count), count, classes_.last(count));
@@ -232,8 +239,9 @@ void driver::route() {
 // lower its weight.
 void driver::judge_lossless(const uint32_t *experts, const uint8_t *classes) {
     for (size_t i = 0; i < size_t{step_.token_count} * step_.top_k; ++i) {
-        const uint32_t *own = step_.host_chosen + i / step_.top_k * step_.top_k;
-        if (std::find(own, own + step_.top_k, experts[i]) == own + step_.top_k)
+        const uint32_t *model_experts = step_.host_chosen + i / step_.top_k * step_.top_k;
+        if (std::find(model_experts, model_experts + step_.top_k, experts[i]) ==
+            model_experts + step_.top_k)
             return blame(fault::range,
                          format("select chose expert {}, which the model did not, and the policy "
                                 "does not declare MOORAGE_POLICY_LOSSY",
@@ -272,7 +280,7 @@ void driver::make_distinct() {
 }
 
 // Lets loads in flight arrive, most of them at the next step.
-void driver::settle() {
+void driver::complete_loads() {
     std::erase_if(in_flight_, [&](uint32_t page) {
         uint32_t &state = world_.state[page];
         const uint32_t moving = state & MOORAGE_STATE_IN_FLIGHT;
@@ -283,11 +291,11 @@ void driver::settle() {
 }
 
 void driver::blame(fault kind, const std::string &text) {
-    finding &at = findings_[static_cast<size_t>(kind)];
-    if (at.count++ == 0) at.first = format("{} (step {})", text, step_.index);
+    finding &record = findings_[static_cast<size_t>(kind)];
+    if (record.count++ == 0) record.first_text = format("{} (step {})", text, step_.index);
 }
 
-bool driver::fences_hold() {
+bool driver::has_intact_fences() {
     return streams_.intact() && chosen_.intact() && distinct_.intact() &&
            distinct_tokens_.intact() && predicted_.intact() && route_experts_.intact() &&
            requests_.intact() && weights_.intact() && gate_scores_.intact() &&

@@ -14,7 +14,7 @@ constexpr uint32_t in_slot = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT;
 
 }  // namespace
 
-bool driver::evictable(uint32_t page, uint32_t pool) const {
+bool driver::is_evictable(uint32_t page, uint32_t pool) const {
     const uint32_t state =
         world_.state.capacity() > page ? const_cast<world &>(world_).state[page] : 0;
     return (state & in_slot) != 0 &&
@@ -40,39 +40,40 @@ bool driver::check_victim(uint32_t page, uint32_t pool) {
         blame(fault::range, name + " is in the transfer buffer");
     else if (world_.pool_of_page(page) != pool)
         blame(fault::range, format("{} is not of pool {}", name, pool));
-    else if (std::find(good_victims_.begin(), good_victims_.end(), page) != good_victims_.end())
+    else if (std::find(valid_victims_.begin(), valid_victims_.end(), page) != valid_victims_.end())
         blame(fault::range, name + " is named twice");
     else
         return true;
     return false;
 }
 
-// Asks for `count` victims, into good_victims_. Wrong ones are replaced by the first allowed ones.
+// Asks for `count` victims, into valid_victims_. Wrong ones are replaced by the first allowed ones.
 void driver::find_victims(uint32_t pool, uint32_t layer, uint32_t count, int32_t cause) {
     const moorage_room room{sizeof(room), 0, pool, layer, count, cause};
-    uint32_t *out = victims_.last(count), got = 0;
-    std::fill_n(out, count, MOORAGE_NONE);
+    uint32_t *victims = victims_.last(count), got = 0;
+    std::fill_n(victims, count, MOORAGE_NONE);
     call(core::entry_point::victims,
-         [&] { got = policy_.cache->victims(policy_.plugin, &room, out); });
-    note(got);
+         [&] { got = policy_.cache->victims(policy_.plugin, &room, victims); });
+    record_decision(got);
     if (got > count) {
         blame(fault::capacity, format("{} victims were named, {} were asked for", got, count));
         got = count;
     }
-    good_victims_.clear();
+    valid_victims_.clear();
     for (uint32_t i = 0; i < got; ++i) {
-        note(out[i]);
-        if (check_victim(out[i], pool)) good_victims_.push_back(out[i]);
+        record_decision(victims[i]);
+        if (check_victim(victims[i], pool)) valid_victims_.push_back(victims[i]);
     }
     const bool complete = got == count;
-    for (uint32_t page = 0; page < world_.page_count() && good_victims_.size() < count; ++page) {
-        const auto end = good_victims_.end();
-        if (!evictable(page, pool) || std::find(good_victims_.begin(), end, page) != end) continue;
-        if (cause != MOORAGE_BUDGET && held(page)) continue;
+    for (uint32_t page = 0; page < world_.page_count() && valid_victims_.size() < count; ++page) {
+        const auto end = valid_victims_.end();
+        if (!is_evictable(page, pool) || std::find(valid_victims_.begin(), end, page) != end)
+            continue;
+        if (cause != MOORAGE_BUDGET && is_held(page)) continue;
         if (!complete)
             blame(fault::incomplete,
                   format("{} of {} victims were named although page {} may go", got, count, page));
-        good_victims_.push_back(page);
+        valid_victims_.push_back(page);
     }
 }
 
@@ -87,29 +88,29 @@ void driver::load_missing() {
     const uint32_t slots = world_.slots[pool], used = world_.used[pool];
     uint32_t spare = slots > used ? slots - used : 0;
     const auto missing = static_cast<uint32_t>(misses_.size());
-    good_victims_.clear();
+    valid_victims_.clear();
     if (const uint32_t ask = std::min(missing > spare ? missing - spare : 0, slots); ask > 0)
         find_victims(pool, step_.layer, ask, MOORAGE_DEMAND);
     size_t next = 0;
     for (const uint32_t page : misses_) {
         const bool full = spare == 0;
-        if (full && next == good_victims_.size()) continue;  // every slot is pinned: not cached
-        const uint32_t victim = full ? good_victims_[next++] : MOORAGE_NONE;
-        const uint32_t before = world_.used[pool];
+        if (full && next == valid_victims_.size()) continue;  // every slot is pinned: not cached
+        const uint32_t victim = full ? valid_victims_[next++] : MOORAGE_NONE;
+        const uint32_t used_before = world_.used[pool];
         load(page, victim, full);
-        if (!full && world_.used[pool] != before) --spare;
+        if (!full && world_.used[pool] != used_before) --spare;
     }
 }
 
 void driver::load(uint32_t page, uint32_t victim, bool full) {
     const moorage_cache &cache = *policy_.cache;
-    uint32_t yes = 1;
+    uint32_t admitted = 1;
     if (cache.admit) {
         const moorage_admission ask{sizeof(ask), 0, page, victim, MOORAGE_WHOLE, MOORAGE_DEMAND};
-        call(core::entry_point::admit, [&] { yes = cache.admit(policy_.plugin, &ask); });
-        note(yes);
+        call(core::entry_point::admit, [&] { admitted = cache.admit(policy_.plugin, &ask); });
+        record_decision(admitted);
     }
-    if (!yes) return;
+    if (!admitted) return;
     if (full) {
         ++world_.used[world_.pool_of_page(page)];
         evict(victim, MOORAGE_DEMAND);
@@ -117,7 +118,7 @@ void driver::load(uint32_t page, uint32_t victim, bool full) {
         ++world_.used[world_.pool_of_page(page)];
     }
     uint32_t &state = world_.state[page];
-    if (state & MOORAGE_STATE_BUFFERED) --buffered_;
+    if (state & MOORAGE_STATE_BUFFERED) --buffered_pages_;
     state &= ~MOORAGE_STATE_BUFFERED;
     if (world_.options.disturb && draw_.one_in(3)) {
         state |= MOORAGE_WHOLE << MOORAGE_STATE_IN_FLIGHT_SHIFT;
@@ -133,7 +134,7 @@ void driver::load(uint32_t page, uint32_t victim, bool full) {
 }
 
 // Asks the policy for the first content of every pool.
-void driver::fill() {
+void driver::fill_pools() {
     if (!policy_.cache || !policy_.cache->fill) return;
     const auto pools = static_cast<uint32_t>(world_.slots.capacity());
     for (uint32_t pool = 0; pool < pools; ++pool) {
@@ -142,16 +143,16 @@ void driver::fill() {
         if (free == 0) continue;
         const uint32_t layer = world_.options.per_layer ? pool : MOORAGE_NONE;
         const moorage_room room{sizeof(room), 0, pool, layer, free, MOORAGE_BUDGET};
-        uint32_t *out = victims_.last(free), got = 0;
-        std::fill_n(out, free, MOORAGE_NONE);
+        uint32_t *pages = victims_.last(free), got = 0;
+        std::fill_n(pages, free, MOORAGE_NONE);
         control(core::entry_point::fill,
-                [&] { got = policy_.cache->fill(policy_.plugin, &room, out); });
-        note(got);
+                [&] { got = policy_.cache->fill(policy_.plugin, &room, pages); });
+        record_decision(got);
         if (got > free)
             blame(fault::capacity, format("{} pages were named to fill {} slots", got, free));
         for (uint32_t i = 0; i < std::min(got, free); ++i) {
-            const uint32_t page = out[i];
-            note(page);
+            const uint32_t page = pages[i];
+            record_decision(page);
             if (page >= world_.page_count() || world_.pool_of_page(page) != pool) {
                 blame(fault::range, format("fill names page {} for pool {}, of {} pages there are",
                                            page, pool, world_.page_count()));
@@ -169,7 +170,7 @@ void driver::fill() {
 }
 
 // Between tokens a pool loses a slot or gets it back, as if a budget were applied.
-void driver::disturb() {
+void driver::resize_pools() {
     if (!policy_.cache || !draw_.one_in(3)) return;
     const uint32_t pool = draw_.below(static_cast<uint32_t>(world_.slots.capacity()));
     uint32_t &slots = world_.slots[pool];
@@ -183,8 +184,8 @@ void driver::disturb() {
     --slots;
     while (world_.used[pool] > slots) {
         find_victims(pool, world_.options.per_layer ? pool : 0, 1, MOORAGE_BUDGET);
-        if (good_victims_.empty()) return;
-        evict(good_victims_[0], MOORAGE_BUDGET);
+        if (valid_victims_.empty()) return;
+        evict(valid_victims_[0], MOORAGE_BUDGET);
     }
 }
 
@@ -197,12 +198,13 @@ void driver::evict(uint32_t page, int32_t cause) {
              [&] { policy_.cache->on_evict(policy_.plugin, page, cause); });
 }
 
-bool driver::held(uint32_t page) {
+bool driver::is_held(uint32_t page) {
     if (!policy_.cache->hold) return false;
-    uint32_t yes = 0;
-    call(core::entry_point::hold, [&] { yes = policy_.cache->hold(policy_.plugin, page); });
-    note(yes);
-    return yes != 0;
+    uint32_t is_held_back = 0;
+    call(core::entry_point::hold,
+         [&] { is_held_back = policy_.cache->hold(policy_.plugin, page); });
+    record_decision(is_held_back);
+    return is_held_back != 0;
 }
 
 // The pages that the policy names are evicted, though nobody needs their slots.
@@ -210,19 +212,19 @@ void driver::give_up() {
     const uint32_t pool = world_.pool_of_layer(step_.layer), used = world_.used[pool];
     if (used == 0) return;
     const moorage_room room{sizeof(room), 0, pool, step_.layer, used, MOORAGE_ADVICE};
-    uint32_t *out = victims_.last(used), got = 0;
-    std::fill_n(out, used, MOORAGE_NONE);
+    uint32_t *pages = victims_.last(used), got = 0;
+    std::fill_n(pages, used, MOORAGE_NONE);
     call(core::entry_point::give_up,
-         [&] { got = policy_.cache->give_up(policy_.plugin, &room, out); });
-    note(got);
+         [&] { got = policy_.cache->give_up(policy_.plugin, &room, pages); });
+    record_decision(got);
     if (got > used)
         blame(fault::capacity, format("{} pages were given up, {} are there", got, used));
-    good_victims_.clear();
+    valid_victims_.clear();
     for (uint32_t i = 0; i < std::min(got, used); ++i) {
-        note(out[i]);
-        if (check_victim(out[i], pool)) good_victims_.push_back(out[i]);
+        record_decision(pages[i]);
+        if (check_victim(pages[i], pool)) valid_victims_.push_back(pages[i]);
     }
-    for (const uint32_t page : good_victims_) evict(page, MOORAGE_ADVICE);
+    for (const uint32_t page : valid_victims_) evict(page, MOORAGE_ADVICE);
 }
 
 }  // namespace moorage::check

@@ -13,10 +13,10 @@ using core::format;
 void driver::plan_budget() {
     if (step_.token < plan_due_ || (step_.token > 0 && plan_due_ == 0)) return;
     const world_options &o = world_.options;
-    std::copy(plan_slots_.begin(), plan_slots_.end(), world_slots_now_.all());
-    std::copy(plan_split_.begin(), plan_split_.end(), world_split_now_.all());
-    std::copy(plan_slots_.begin(), plan_slots_.end(), budget_slots_.all());
-    std::copy(plan_split_.begin(), plan_split_.end(), budget_split_.all());
+    std::copy(plan_slots_.begin(), plan_slots_.end(), world_slots_now_.data());
+    std::copy(plan_split_.begin(), plan_split_.end(), world_split_now_.data());
+    std::copy(plan_slots_.begin(), plan_slots_.end(), budget_slots_.data());
+    std::copy(plan_split_.begin(), plan_split_.end(), budget_split_.data());
     const moorage_budget_request request{sizeof(request),
                                          0,
                                          o.layers,
@@ -24,47 +24,47 @@ void driver::plan_budget() {
                                          o.slots,
                                          o.two_segments ? 2u : 1u,
                                          step_.token,
-                                         world_slots_now_.all(),
-                                         world_split_now_.all(),
+                                         world_slots_now_.data(),
+                                         world_split_now_.data(),
                                          draw_.below(2),
                                          o.two_segments ? 0.125f : 0.0f};
-    moorage_budget_plan plan{sizeof(plan), 0, budget_slots_.all(), budget_split_.all(), 0};
+    moorage_budget_plan plan{sizeof(plan), 0, budget_slots_.data(), budget_split_.data(), 0};
     uint32_t apply = 0;
     control(core::entry_point::budget_plan,
             [&] { apply = policy_.budget->plan(policy_.plugin, &request, &plan); });
-    note(apply);
+    record_decision(apply);
     double cost = 0;
-    bool sound = true;
+    bool is_sound = true;
     for (uint32_t l = 0; l < o.layers && apply; ++l) {
         const uint32_t slots = budget_slots_[l];
         const float split = budget_split_[l];
-        note(slots), note(static_cast<uint64_t>(split * 1e6f));
+        record_decision(slots), record_decision(static_cast<uint64_t>(split * 1e6f));
         if (slots > o.experts)
             blame(fault::range,
                   format("layer {} gets {} slots, of {} experts", l, slots, o.experts)),
-                sound = false;
+                is_sound = false;
         if (!(split > 0 && split <= 1) || (!o.two_segments && split != 1))
-            blame(fault::range, format("layer {} gets split {}", l, split)), sound = false;
+            blame(fault::range, format("layer {} gets split {}", l, split)), is_sound = false;
         cost += static_cast<double>(slots) * static_cast<double>(split);
     }
     if (apply && !(cost <= o.slots + 1e-6))
         blame(fault::capacity, format("the plan costs {} experts, {} fit", cost, o.slots)),
-            sound = false;
-    if (apply && sound) {
-        std::copy_n(budget_slots_.all(), o.layers, plan_slots_.begin());
-        std::copy_n(budget_split_.all(), o.layers, plan_split_.begin());
+            is_sound = false;
+    if (apply && is_sound) {
+        std::copy_n(budget_slots_.data(), o.layers, plan_slots_.begin());
+        std::copy_n(budget_split_.data(), o.layers, plan_split_.begin());
     }
     uint64_t interval = 0;
     if (policy_.budget->interval)
         call(core::entry_point::budget_interval,
              [&] { interval = policy_.budget->interval(policy_.plugin); });
-    note(interval);
+    record_decision(interval);
     plan_due_ = interval > 0 && interval < MOORAGE_NEVER - step_.token ? step_.token + interval : 0;
 }
 
 // Prefetches for this layer that are still in the buffer were not used. They are dropped.
-void driver::end_prefetches() {
-    if (buffered_ == 0 && !policy_.prefetch) return;
+void driver::drop_unused_prefetches() {
+    if (buffered_pages_ == 0 && !policy_.prefetch) return;
     const uint32_t first = step_.layer * world_.options.experts;
     moorage_prefetch_outcome seen{};
     seen.size = sizeof(seen);
@@ -74,7 +74,7 @@ void driver::end_prefetches() {
         if ((state & MOORAGE_STATE_BUFFERED) == 0) continue;
         ++(tokens_of_expert_[e] ? seen.used : seen.wasted);
         state &= ~MOORAGE_STATE_BUFFERED;
-        --buffered_;
+        --buffered_pages_;
     }
     seen.wasted_bytes = seen.wasted * world_.limits.expert_bytes;
     if (policy_.prefetch && policy_.prefetch->outcome)
@@ -82,8 +82,8 @@ void driver::end_prefetches() {
              [&] { policy_.prefetch->outcome(policy_.plugin, &seen); });
 }
 
-// Writes the prediction for target number `target` from `at` on; returns how many.
-uint32_t driver::forecast(uint32_t target, uint32_t at) {
+// Writes the prediction for target number `target` from `offset` on; returns how many.
+uint32_t driver::forecast(uint32_t target, uint32_t offset) {
     const uint32_t capacity =
         std::min(world_.options.extras ? world_.options.predictions : 0, world_.options.experts);
     const uint32_t layer = (step_.layer + 1 + target) % world_.options.layers;
@@ -94,12 +94,12 @@ uint32_t driver::forecast(uint32_t target, uint32_t at) {
             got = policy_.prefetch->predict(policy_.plugin, &step_, layer, target + 1, capacity,
                                             experts, scores);
         });
-        note(got);
+        record_decision(got);
         if (got > capacity)
             blame(fault::capacity, format("predict returned {}, room was for {}", got, capacity)),
                 got = capacity;
         for (uint32_t i = 0; i < got; ++i) {
-            note(experts[i]);
+            record_decision(experts[i]);
             if (experts[i] < world_.options.experts &&
                 std::find(experts, experts + i, experts[i]) == experts + i)
                 continue;
@@ -113,22 +113,22 @@ uint32_t driver::forecast(uint32_t target, uint32_t at) {
         draw_.distinct(world_.options.experts, got, experts);
         for (uint32_t i = 0; i < got; ++i) scores[i] = 1.0f / static_cast<float>(i + 2);
     }
-    std::copy_n(experts, got, target_experts_.all() + at);
-    std::copy_n(scores, got, target_scores_.all() + at);
+    std::copy_n(experts, got, target_experts_.data() + offset);
+    std::copy_n(scores, got, target_scores_.data() + offset);
     return got;
 }
 
 void driver::prefetch() {
     if (horizon_ == 0) return;
-    uint32_t at = 0;
+    uint32_t offset = 0;
     target_offsets_.last(horizon_ + 1)[0] = 0;
     for (uint32_t t = 0; t < horizon_; ++t) {
         target_layers_.last(horizon_)[t] = (step_.layer + 1 + t) % world_.options.layers;
-        at += forecast(t, at);
-        target_offsets_.last(horizon_ + 1)[t + 1] = at;
+        offset += forecast(t, offset);
+        target_offsets_.last(horizon_ + 1)[t + 1] = offset;
     }
     const uint32_t room =
-        world_.options.buffer_slots - std::min(buffered_, world_.options.buffer_slots);
+        world_.options.buffer_slots - std::min(buffered_pages_, world_.options.buffer_slots);
     const moorage_forecast forecast{sizeof(forecast),
                                     0,
                                     horizon_,
@@ -137,8 +137,8 @@ void driver::prefetch() {
                                     draw_.below(60'000),
                                     target_layers_.last(horizon_),
                                     target_offsets_.last(horizon_ + 1),
-                                    target_experts_.all(),
-                                    target_scores_.all(),
+                                    target_experts_.data(),
+                                    target_scores_.data(),
                                     0,
                                     0,
                                     nullptr,
@@ -157,16 +157,16 @@ void driver::prefetch() {
     uint32_t got = 0;
     call(core::entry_point::prefetch_plan,
          [&] { got = policy_.prefetch->plan(policy_.plugin, &step_, &forecast, &orders); });
-    note(got);
+    record_decision(got);
     judge_orders(got, room);
 }
 
 // Without a prefetch policy the buffer fills at random. A cache policy must leave it alone.
-void driver::prefetch_anything() {
+void driver::prefetch_randomly() {
     uint32_t &state = world_.state[draw_.below(world_.page_count())];
-    if (state != 0 || buffered_ >= world_.options.buffer_slots) return;
+    if (state != 0 || buffered_pages_ >= world_.options.buffer_slots) return;
     state = MOORAGE_STATE_BUFFERED;
-    ++buffered_;
+    ++buffered_pages_;
 }
 
 void driver::judge_orders(uint32_t count, uint32_t capacity) {
@@ -180,7 +180,7 @@ void driver::judge_orders(uint32_t count, uint32_t capacity) {
                        segments = order_segments_.last(capacity)[i];
         const uint32_t place = order_places_.last(capacity)[i],
                        version = order_versions_.last(capacity)[i];
-        note(page), note(segments), note(place);
+        record_decision(page), record_decision(segments), record_decision(place);
         if (page >= world_.page_count()) {
             blame(fault::range, format("prefetch of {}, which is no page", page));
             continue;
@@ -196,9 +196,9 @@ void driver::judge_orders(uint32_t count, uint32_t capacity) {
             continue;
         }
         uint32_t &state = world_.state[page];
-        if (state != 0 || buffered_ >= world_.options.buffer_slots) continue;
+        if (state != 0 || buffered_pages_ >= world_.options.buffer_slots) continue;
         state = MOORAGE_STATE_BUFFERED;
-        ++buffered_;
+        ++buffered_pages_;
     }
 }
 
@@ -208,7 +208,7 @@ void driver::judge_devices(const moorage_items &items, uint32_t got) {
     const uint32_t count = items.count;
     uint32_t *devices = devices_.last(count), *order = device_order_.last(count);
     for (uint32_t i = 0; i < got; ++i) {
-        note(devices[i]), note(order[i]);
+        record_decision(devices[i]), record_decision(order[i]);
         if (devices[i] == (items.host_device[i] | MOORAGE_AND_LOAD))
             blame(fault::range, format("item {} is to run on the GPU and to be loaded besides", i));
         const uint32_t device = devices[i] &= ~MOORAGE_AND_LOAD;
@@ -284,7 +284,7 @@ void driver::dispatch() {
     items.flags = servers && draw_.one_in(2) ? uint32_t{MOORAGE_ITEMS_SERIAL} : 0u;
     items.count = count;
     items.devices = world_.limits.devices, items.gpus = 1;
-    items.host_devices = world_.devices.all();
+    items.host_devices = world_.devices.data();
     items.load_backlog_ns = draw_.below(100'000), items.behind_backlog_ns = draw_.below(100'000);
     items.host_experts = item_experts_.last(count), items.host_tokens = item_tokens_.last(count);
     items.host_missing = item_missing_.last(count);
@@ -303,26 +303,27 @@ void driver::dispatch() {
     std::iota(order, order + count, 0u);
     call(core::entry_point::assign,
          [&] { got = policy_.dispatch->assign(policy_.plugin, &step_, &items, devices, order); });
-    note(got);
+    record_decision(got);
     if (got != 0 && got != count)
         return blame(fault::capacity, format("assign returned {} for {} items", got, count));
     judge_devices(items, got);
-    if (policy_.dispatch->outcome) tell_outcomes(items);
+    if (policy_.dispatch->outcome) report_outcomes(items);
 }
 
 // Reports outcomes as if remote items ran on their first server, and all others here.
-void driver::tell_outcomes(const moorage_items &items) {
+void driver::report_outcomes(const moorage_items &items) {
     for (uint32_t i = 0; i < items.count; ++i) {
-        const bool far = items.host_load_ns[i] == MOORAGE_NEVER;
-        const uint32_t entry = far ? items.host_remote_first[i] : 0;
-        const moorage_dispatched done{sizeof(done),
-                                      0,
-                                      step_.layer,
-                                      items.host_experts[i],
-                                      far ? items.host_remote_devices[entry] : 0,
-                                      items.host_tokens[i],
-                                      far ? 0 : items.host_load_ns[i],
-                                      far ? items.host_remote_ns[entry] : items.host_gpu_ns[i]};
+        const bool is_remote = items.host_load_ns[i] == MOORAGE_NEVER;
+        const uint32_t entry = is_remote ? items.host_remote_first[i] : 0;
+        const moorage_dispatched done{
+            sizeof(done),
+            0,
+            step_.layer,
+            items.host_experts[i],
+            is_remote ? items.host_remote_devices[entry] : 0,
+            items.host_tokens[i],
+            is_remote ? 0 : items.host_load_ns[i],
+            is_remote ? items.host_remote_ns[entry] : items.host_gpu_ns[i]};
         call(core::entry_point::dispatch_outcome,
              [&] { policy_.dispatch->outcome(policy_.plugin, &done); });
     }
@@ -334,56 +335,57 @@ void driver::take_piece(uint32_t link) {
     uint32_t got = 0;
     call(core::entry_point::next,
          [&] { got = policy_.transport->next(policy_.plugin, link, &piece); });
-    note(got);
-    idle_ = got == 0;
+    record_decision(got);
+    link_idle_ = got == 0;
     if (got == 0) return;
-    note(piece.id), note(piece.bytes);
+    record_decision(piece.id), record_decision(piece.bytes);
     if (got != 1) return blame(fault::capacity, format("next returned {}, expected 0 or 1", got));
     if (piece.id >= transfers_.size() || !transfers_[piece.id].live ||
         transfers_[piece.id].cancelled)
         return blame(fault::range, format("a piece of transfer {}, which is not live", piece.id));
-    live_transfer &of = transfers_[piece.id];
-    if (of.link != link)
+    live_transfer &transfer = transfers_[piece.id];
+    if (transfer.link != link)
         return blame(fault::range, format("a piece of transfer {} on link {}, it is for {}",
-                                          piece.id, link, of.link));
-    if (piece.bytes == 0 || piece.bytes > of.left)
+                                          piece.id, link, transfer.link));
+    if (piece.bytes == 0 || piece.bytes > transfer.left_bytes)
         return blame(fault::range,
-                     format("a piece of {} bytes, {} are left", piece.bytes, of.left));
-    of.left -= piece.bytes;
-    of.live = of.left > 0;
+                     format("a piece of {} bytes, {} are left", piece.bytes, transfer.left_bytes));
+    transfer.left_bytes -= piece.bytes;
+    transfer.live = transfer.left_bytes > 0;
 }
 
 void driver::transport_events() {
-    const moorage_transport &to = *policy_.transport;
+    const moorage_transport &transport = *policy_.transport;
     for (uint32_t id = 0; id < transfers_.size(); ++id) {
-        live_transfer &at = transfers_[id];
-        if (!at.live && draw_.one_in(3)) {
-            at = {true, false, draw_.below(world_.options.links), 1 + draw_.below(1u << 20)};
+        live_transfer &transfer = transfers_[id];
+        if (!transfer.live && draw_.one_in(3)) {
+            transfer = {true, false, draw_.below(world_.options.links), 1 + draw_.below(1u << 20)};
             const int32_t cause = draw_.one_in(2) ? MOORAGE_DEMAND : MOORAGE_PREFETCH;
-            const moorage_transfer t{
-                sizeof(t), 0, id, at.link, cause, draw_.below(world_.page_count()), at.left};
-            call(core::entry_point::submit, [&] { to.submit(policy_.plugin, &t); });
-        } else if (at.live && draw_.one_in(12)) {
-            call(core::entry_point::cancel, [&] { to.cancel(policy_.plugin, id); });
-            at.live = false;
-        } else if (at.live && draw_.one_in(8)) {
+            const moorage_transfer t{sizeof(t),          0,     id,
+                                     transfer.link,      cause, draw_.below(world_.page_count()),
+                                     transfer.left_bytes};
+            call(core::entry_point::submit, [&] { transport.submit(policy_.plugin, &t); });
+        } else if (transfer.live && draw_.one_in(12)) {
+            call(core::entry_point::cancel, [&] { transport.cancel(policy_.plugin, id); });
+            transfer.live = false;
+        } else if (transfer.live && draw_.one_in(8)) {
             call(core::entry_point::promote,
-                 [&] { to.promote(policy_.plugin, id, MOORAGE_DEMAND); });
+                 [&] { transport.promote(policy_.plugin, id, MOORAGE_DEMAND); });
         }
     }
     for (uint32_t i = 0; i < 3; ++i) take_piece(draw_.below(world_.options.links));
 }
 
 // Every transfer that was submitted and not cancelled must arrive in the end.
-void driver::drain() {
+void driver::drain_transfers() {
     for (uint32_t link = 0; link < world_.options.links; ++link) {
-        idle_ = false;
-        for (uint32_t pieces = 0; pieces < 200'000 && !idle_; ++pieces) take_piece(link);
+        link_idle_ = false;
+        for (uint32_t pieces = 0; pieces < 200'000 && !link_idle_; ++pieces) take_piece(link);
     }
     for (uint32_t id = 0; id < transfers_.size(); ++id)
         if (transfers_[id].live)
             blame(fault::incomplete,
-                  format("{} bytes of transfer {} were never sent", transfers_[id].left, id));
+                  format("{} bytes of transfer {} were never sent", transfers_[id].left_bytes, id));
 }
 
 }  // namespace moorage::check

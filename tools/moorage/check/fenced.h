@@ -49,7 +49,7 @@ public:
 
     size_t capacity() const { return capacity_; }
     T *last(size_t count) { return begin_ + (capacity_ - count); }
-    T *all() { return begin_; }
+    T *data() { return begin_; }
     std::span<T> span() { return {begin_, capacity_}; }
     T &operator[](size_t index) { return begin_[index]; }
     // False if something was written to the margins. A fence of pages kills the process instead.

@@ -48,26 +48,28 @@ namespace {
 using clock_function = int (*)(clockid_t, timespec *);
 
 struct thread_watch {
-    bool on = false;
+    bool enabled = false;
     moorage::check::activity seen;
 };
 thread_local thread_watch watch;
-std::atomic<bool> measured{false};
-std::atomic<int64_t> live{0}, shift_seconds{0};
+std::atomic<bool> counting_bytes{false};
+std::atomic<int64_t> counted_bytes{0}, shift_seconds{0};
 std::atomic<clock_function> real_clock{nullptr};
 
-void *taken(void *memory) {
-    if (watch.on) ++watch.seen.allocations;
-    if (measured.load(std::memory_order_relaxed) && memory)
-        live.fetch_add(static_cast<int64_t>(malloc_usable_size(memory)), std::memory_order_relaxed);
+void *count_allocation(void *memory) {
+    if (watch.enabled) ++watch.seen.allocations;
+    if (counting_bytes.load(std::memory_order_relaxed) && memory)
+        counted_bytes.fetch_add(static_cast<int64_t>(malloc_usable_size(memory)),
+                                std::memory_order_relaxed);
     return memory;
 }
-void given_back(void *memory) {
-    if (measured.load(std::memory_order_relaxed) && memory)
-        live.fetch_sub(static_cast<int64_t>(malloc_usable_size(memory)), std::memory_order_relaxed);
+void count_free(void *memory) {
+    if (counting_bytes.load(std::memory_order_relaxed) && memory)
+        counted_bytes.fetch_sub(static_cast<int64_t>(malloc_usable_size(memory)),
+                                std::memory_order_relaxed);
 }
 
-int forward_clock(clockid_t id, timespec *out) {
+int forward_clock(clockid_t id, timespec *result) {
     clock_function real = real_clock.load(std::memory_order_relaxed);
     if (!real) {
         // dlsym may itself allocate, which is fine: malloc above does not read the clock.
@@ -75,13 +77,13 @@ int forward_clock(clockid_t id, timespec *out) {
         real = reinterpret_cast<clock_function>(found);
         real_clock.store(real, std::memory_order_relaxed);
     }
-    return real ? real(id, out) : static_cast<int>(syscall(SYS_clock_gettime, id, out));
+    return real ? real(id, result) : static_cast<int>(syscall(SYS_clock_gettime, id, result));
 }
 
-int read_clock(clockid_t id, timespec *out) {
-    if (watch.on) ++watch.seen.clock_reads;
-    const int status = forward_clock(id, out);
-    out->tv_sec += shift_seconds.load(std::memory_order_relaxed);
+int read_clock(clockid_t id, timespec *result) {
+    if (watch.enabled) ++watch.seen.clock_reads;
+    const int status = forward_clock(id, result);
+    result->tv_sec += shift_seconds.load(std::memory_order_relaxed);
     return status;
 }
 
@@ -90,47 +92,47 @@ int read_clock(clockid_t id, timespec *out) {
 extern "C" {
 
 __attribute__((visibility("default"))) void *malloc(size_t bytes) noexcept {
-    return taken(__libc_malloc(bytes));
+    return count_allocation(__libc_malloc(bytes));
 }
 __attribute__((visibility("default"))) void *calloc(size_t count, size_t bytes) noexcept {
-    return taken(__libc_calloc(count, bytes));
+    return count_allocation(__libc_calloc(count, bytes));
 }
 __attribute__((visibility("default"))) void *realloc(void *old, size_t bytes) noexcept {
-    given_back(old);
-    return taken(__libc_realloc(old, bytes));
+    count_free(old);
+    return count_allocation(__libc_realloc(old, bytes));
 }
 __attribute__((visibility("default"))) void *memalign(size_t alignment, size_t bytes) noexcept {
-    return taken(__libc_memalign(alignment, bytes));
+    return count_allocation(__libc_memalign(alignment, bytes));
 }
 __attribute__((visibility("default"))) void *aligned_alloc(size_t alignment,
                                                            size_t bytes) noexcept {
-    return taken(__libc_memalign(alignment, bytes));
+    return count_allocation(__libc_memalign(alignment, bytes));
 }
-__attribute__((visibility("default"))) int posix_memalign(void **out, size_t alignment,
+__attribute__((visibility("default"))) int posix_memalign(void **result, size_t alignment,
                                                           size_t bytes) noexcept {
-    void *memory = taken(__libc_memalign(alignment, bytes));
+    void *memory = count_allocation(__libc_memalign(alignment, bytes));
     if (!memory) return ENOMEM;
-    *out = memory;
+    *result = memory;
     return 0;
 }
 __attribute__((visibility("default"))) void free(void *old) noexcept {
-    if (watch.on && old) ++watch.seen.frees;
-    given_back(old);
+    if (watch.enabled && old) ++watch.seen.frees;
+    count_free(old);
     __libc_free(old);
 }
-__attribute__((visibility("default"))) int clock_gettime(clockid_t id, timespec *out) noexcept {
-    return read_clock(id, out);
+__attribute__((visibility("default"))) int clock_gettime(clockid_t id, timespec *result) noexcept {
+    return read_clock(id, result);
 }
-__attribute__((visibility("default"))) int gettimeofday(timeval *out, void *) noexcept {
+__attribute__((visibility("default"))) int gettimeofday(timeval *result, void *) noexcept {
     timespec now{};
     const int status = read_clock(CLOCK_REALTIME, &now);
-    *out = {now.tv_sec, now.tv_nsec / 1000};
+    *result = {now.tv_sec, now.tv_nsec / 1000};
     return status;
 }
-__attribute__((visibility("default"))) time_t time(time_t *out) noexcept {
+__attribute__((visibility("default"))) time_t time(time_t *result) noexcept {
     timespec now{};
     read_clock(CLOCK_REALTIME, &now);
-    if (out) *out = now.tv_sec;
+    if (result) *result = now.tv_sec;
     return now.tv_sec;
 }
 
@@ -148,16 +150,16 @@ bool can_watch() {
 
 void begin_watch() {
     watch.seen = {};
-    watch.on = true;
+    watch.enabled = true;
 }
 activity end_watch() {
-    watch.on = false;
+    watch.enabled = false;
     return watch.seen;
 }
 
 int64_t live_bytes() {
-    measured.store(true, std::memory_order_relaxed);
-    return live.load(std::memory_order_relaxed);
+    counting_bytes.store(true, std::memory_order_relaxed);
+    return counted_bytes.load(std::memory_order_relaxed);
 }
 
 void shift_clock(int64_t seconds) { shift_seconds.store(seconds, std::memory_order_relaxed); }

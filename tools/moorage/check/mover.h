@@ -10,14 +10,14 @@ namespace moorage::check {
 
 class mover {
 public:
-    mover() : other_([this] { serve(); }) {}
+    mover() : worker_([this] { serve(); }) {}
     ~mover() {
         {
             const std::lock_guard lock(mutex_);
-            over_ = true;
+            stopping_ = true;
         }
         changed_.notify_all();
-        other_.join();
+        worker_.join();
     }
     mover(const mover &) = delete;
 
@@ -33,8 +33,8 @@ private:
     void serve() {
         std::unique_lock lock(mutex_);
         for (;;) {
-            changed_.wait(lock, [&] { return over_ || work_; });
-            if (over_) return;
+            changed_.wait(lock, [&] { return stopping_ || work_; });
+            if (stopping_) return;
             (*work_)();
             work_ = nullptr;
             changed_.notify_all();
@@ -45,8 +45,8 @@ private:
     std::condition_variable changed_;
     const std::function<void()> *work_ = nullptr;
     uint64_t count_ = 0;
-    bool over_ = false;
-    std::thread other_;  // last: it uses the others
+    bool stopping_ = false;
+    std::thread worker_;  // last: it uses the others
 };
 
 }  // namespace moorage::check

@@ -17,11 +17,11 @@ namespace moorage::check {
 
 namespace {
 
-struct named {
+struct named_call {
     int number;
     const char *name;
 };
-constexpr named names[] = {
+constexpr named_call names[] = {
     {SYS_read, "read"},
     {SYS_write, "write"},
     {SYS_openat, "open"},
@@ -45,11 +45,11 @@ constexpr named names[] = {
     {SYS_clock_gettime, "clock_gettime"},
 };
 
-void trapped(int, siginfo_t *info, void *) {
+void handle_trap(int, siginfo_t *info, void *) {
     static char text[160];
     const char *name = "number";
-    for (const named &one : names)
-        if (one.number == info->si_syscall) name = one.name;
+    for (const named_call &call : names)
+        if (call.number == info->si_syscall) name = call.name;
     std::snprintf(
         text, sizeof(text),
         "a step made the system call %s (%d), which may block; do it in activate or not at all",
@@ -61,7 +61,7 @@ void trapped(int, siginfo_t *info, void *) {
 
 bool forbid_blocking_calls() {
     struct sigaction action {};
-    action.sa_sigaction = trapped;
+    action.sa_sigaction = handle_trap;
     action.sa_flags = SA_SIGINFO;
     sigaction(SIGSYS, &action, nullptr);
     constexpr int allowed[] = {SYS_brk,        SYS_mmap,    SYS_munmap,

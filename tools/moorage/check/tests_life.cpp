@@ -10,68 +10,69 @@ namespace moorage::check {
 
 using core::format;
 
-world_options first_world(const subject &of) {
+world_options first_world(const test_input &input) {
     world_options o;
-    o.seed = of.seed;
+    o.seed = input.seed;
     return o;
 }
 
-std::vector<world_options> usual_worlds(const subject &of) {
-    const uint32_t needs = of.policy->descriptor->needs;
-    const bool bare =
+std::vector<world_options> usual_worlds(const test_input &input) {
+    const uint32_t needs = input.policy->descriptor->needs;
+    const bool needs_no_extras =
         (needs & (MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS | MOORAGE_NEEDS_PREDICTIONS)) ==
         0;
-    std::vector<world_options> worlds(8, first_world(of));
+    std::vector<world_options> worlds(8, first_world(input));
     worlds[1].per_layer = true, worlds[1].slots = 14;
     worlds[2].slots = 1;  // fewer than a step's experts
     worlds[3].per_layer = true, worlds[3].slots = 5, worlds[3].top_k = 4;
     worlds[4].batch = 3, worlds[4].prefill = 9, worlds[4].slots = 13;
     worlds[5].two_segments = true, worlds[5].servers = 3, worlds[5].buffer_slots = 6;
-    worlds[6].extras = !bare, worlds[6].disturb = false, worlds[6].links = 1;
+    worlds[6].extras = !needs_no_extras, worlds[6].disturb = false, worlds[6].links = 1;
     worlds[7].layers = 7, worlds[7].experts = 33, worlds[7].top_k = 6, worlds[7].slots = 90;
-    for (size_t i = 0; i < worlds.size(); ++i) worlds[i].seed = of.seed + i;
+    for (size_t i = 0; i < worlds.size(); ++i) worlds[i].seed = input.seed + i;
     return worlds;
 }
 
-core::result<std::unique_ptr<actor>> active_actor(const subject &of, world &place) {
-    auto made = hosted_actor(*of.policy, of.params, place.environment());
-    if (!made) return made.failure();
-    if (auto active = (*made)->activate(place.limits); !active) return active.failure();
-    return made;
+core::result<std::unique_ptr<actor>> active_actor(const test_input &input, world &test_world) {
+    auto instance = hosted_actor(*input.policy, input.params, test_world.environment());
+    if (!instance) return instance.failure();
+    if (auto active = (*instance)->activate(test_world.limits); !active) return active.failure();
+    return instance;
 }
 
-verdict life_cycle(const subject &of) {
-    world place(first_world(of));
-    auto made = active_actor(of, place);
-    if (!made) return failed(made.failure().text);
-    driver(**made, place, {.rounds = 12}).run();
-    place.restart(of.seed + 1);
-    (*made)->reset();
-    driver(**made, place, {.rounds = 12}).run();
-    (*made)->deactivate();
-    place.restart(of.seed);
-    if (auto again = (*made)->activate(place.limits); !again)
+verdict life_cycle(const test_input &input) {
+    world test_world(first_world(input));
+    auto instance = active_actor(input, test_world);
+    if (!instance) return failed(instance.failure().text);
+    driver(**instance, test_world, {.rounds = 12}).run();
+    test_world.restart(input.seed + 1);
+    (*instance)->reset();
+    driver(**instance, test_world, {.rounds = 12}).run();
+    (*instance)->deactivate();
+    test_world.restart(input.seed);
+    if (auto again = (*instance)->activate(test_world.limits); !again)
         return failed(format("activate after deactivate: {}", again.failure().text));
-    driver(**made, place, {.rounds = 4}).run();
+    driver(**instance, test_world, {.rounds = 4}).run();
     return passed();  // destroyed while active: the host deactivates first
 }
 
-verdict create_destroy_repeat(const subject &of) {
-    world place(first_world(of));
-    std::vector<std::unique_ptr<actor>> several;
+verdict create_destroy_repeat(const test_input &input) {
+    world test_world(first_world(input));
+    std::vector<std::unique_ptr<actor>> kept;
     for (int i = 0; i < 100; ++i) {
-        auto made = hosted_actor(*of.policy, of.params, place.environment());
-        if (!made) return failed(format("create number {}: {}", i + 1, made.failure().text));
+        auto instance = hosted_actor(*input.policy, input.params, test_world.environment());
+        if (!instance)
+            return failed(format("create number {}: {}", i + 1, instance.failure().text));
         if (i % 2)
-            if (auto active = (*made)->activate(place.limits); !active)
+            if (auto active = (*instance)->activate(test_world.limits); !active)
                 return failed(format("activate of instance {}: {}", i + 1, active.failure().text));
-        if (i % 10 == 0) several.push_back(std::move(made).value());  // many alive at a time
+        if (i % 10 == 0) kept.push_back(std::move(instance).value());  // many alive at a time
     }
     return passed();
 }
 
-verdict activate_limits_extremes(const subject &of) {
-    std::vector<world_options> worlds(6, first_world(of));
+verdict activate_limits_extremes(const test_input &input) {
+    std::vector<world_options> worlds(6, first_world(input));
     for (world_options &o : worlds) o.rounds = 3;
     worlds[0].layers = worlds[0].experts = worlds[0].top_k = worlds[0].slots =
         worlds[0].predictions = 1;
@@ -83,89 +84,91 @@ verdict activate_limits_extremes(const subject &of) {
     worlds[4].prefill = 1024, worlds[4].slots = 20;
     worlds[5].per_layer = true, worlds[5].slots = worlds[5].layers;  // one each
     for (const world_options &o : worlds) {
-        world place(o);
-        auto made = hosted_actor(*of.policy, of.params, place.environment());
-        if (!made) return failed(made.failure().text);
-        const auto active = (*made)->activate(place.limits);
+        world test_world(o);
+        auto instance = hosted_actor(*input.policy, input.params, test_world.environment());
+        if (!instance) return failed(instance.failure().text);
+        const auto active = (*instance)->activate(test_world.limits);
         if (!active && active.failure().text.ends_with("no text given"))
             return failed("activate refuses limits without a text; call set_error");
         if (!active) continue;  // it may refuse, with a reason
-        driver(**made, place, {}).run();
+        driver(**instance, test_world, {}).run();
     }
     return passed();
 }
 
-verdict step_before_activate_refused(const subject &of) {
-    world place(first_world(of));
-    const auto environment = place.environment();
-    auto made = hosted_actor(*of.policy, of.params, environment);
-    if (!made) return failed(made.failure().text);
-    (*made)->deactivate();  // not active: must change nothing
-    if (auto first = (*made)->activate(place.limits); !first) return failed(first.failure().text);
-    if ((*made)->activate(place.limits))
+verdict step_before_activate_refused(const test_input &input) {
+    world test_world(first_world(input));
+    const auto environment = test_world.environment();
+    auto instance = hosted_actor(*input.policy, input.params, environment);
+    if (!instance) return failed(instance.failure().text);
+    (*instance)->deactivate();  // not active: must change nothing
+    if (auto first = (*instance)->activate(test_world.limits); !first)
+        return failed(first.failure().text);
+    if ((*instance)->activate(test_world.limits))
         return failed("the host let an active instance be activated again");
-    driver(**made, place, {.rounds = 4}).run();
+    driver(**instance, test_world, {.rounds = 4}).run();
     return passed();
 }
 
-verdict exception_contained(const subject &of) {
-    for (const world_options &o : usual_worlds(of)) {
-        world place(o);
-        auto made = active_actor(of, place);
-        if (!made) return failed(made.failure().text);
-        driver run(**made, place, {});
-        run.run();
-        if (run.found(fault::exception).count) return failed(run.found(fault::exception).first);
+verdict exception_contained(const test_input &input) {
+    for (const world_options &o : usual_worlds(input)) {
+        world test_world(o);
+        auto instance = active_actor(input, test_world);
+        if (!instance) return failed(instance.failure().text);
+        driver policy_driver(**instance, test_world, {});
+        policy_driver.run();
+        if (policy_driver.found(fault::exception).count)
+            return failed(policy_driver.found(fault::exception).first_text);
     }
     return passed();
 }
 
-verdict leak(const subject &of) {
+verdict leak(const test_input &input) {
     if (!can_watch()) return skipped("memory is not watched in this build");
-    const auto once = [&] {
-        world place(first_world(of));
-        auto made = active_actor(of, place);
-        if (!made) return false;
-        driver(**made, place, {.rounds = 6}).run();
-        place.restart(of.seed);
-        (*made)->reset();
-        (*made)->deactivate();
+    const auto run_life = [&] {
+        world test_world(first_world(input));
+        auto instance = active_actor(input, test_world);
+        if (!instance) return false;
+        driver(**instance, test_world, {.rounds = 6}).run();
+        test_world.restart(input.seed);
+        (*instance)->reset();
+        (*instance)->deactivate();
         return true;
     };
     for (int i = 0; i < 3; ++i)
-        if (!once()) return failed("the policy cannot be activated");
+        if (!run_life()) return failed("the policy cannot be activated");
     constexpr int lives = 20;
-    const int64_t before = live_bytes();
-    for (int i = 0; i < lives; ++i) once();
-    const int64_t grown = live_bytes() - before;
+    const int64_t bytes_before = live_bytes();
+    for (int i = 0; i < lives; ++i) run_life();
+    const int64_t grown = live_bytes() - bytes_before;
     // The C library itself allocates now and then, but not once per life.
     if (grown < lives) return passed();
     return failed(format("{} lives from create to destroy left {} bytes behind", lives, grown));
 }
 
-verdict older_host_tables(const subject &of) {
-    for (world_options o : {usual_worlds(of)[0], usual_worlds(of)[1]}) {
-        world place(o);
-        auto made = first_host_actor(*of.policy, of.params, place.environment());
-        if (!made && made.failure().text.empty())
+verdict older_host_tables(const test_input &input) {
+    for (world_options o : {usual_worlds(input)[0], usual_worlds(input)[1]}) {
+        world test_world(o);
+        auto instance = first_host_actor(*input.policy, input.params, test_world.environment());
+        if (!instance && instance.failure().text.empty())
             return failed("create refuses the first host there was without a text; call set_error");
-        if (!made) return skipped(format("needs a newer host: {}", made.failure().text));
-        if (auto active = (*made)->activate(place.limits); !active)
+        if (!instance) return skipped(format("needs a newer host: {}", instance.failure().text));
+        if (auto active = (*instance)->activate(test_world.limits); !active)
             return failed(active.failure().text);
-        driver(**made, place, {.rounds = 16}).run();
-        (*made)->deactivate();
+        driver(**instance, test_world, {.rounds = 16}).run();
+        (*instance)->deactivate();
     }
     return passed();
 }
 
-verdict struct_size_min(const subject &of) {
+verdict struct_size_min(const test_input &input) {
     // Behind every array and struct of the step lies memory that cannot be touched.
-    for (world_options o : usual_worlds(of)) {
+    for (world_options o : usual_worlds(input)) {
         o.arrays = fence::page;
-        world place(o);
-        auto made = active_actor(of, place);
-        if (!made) return failed(made.failure().text);
-        driver(**made, place, {.rounds = 16}).run();
+        world test_world(o);
+        auto instance = active_actor(input, test_world);
+        if (!instance) return failed(instance.failure().text);
+        driver(**instance, test_world, {.rounds = 16}).run();
     }
     return passed();
 }

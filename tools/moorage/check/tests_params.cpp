@@ -69,33 +69,33 @@ core::setting_value draw_value(const moorage_param &p, dice &draw) {
 }
 
 // Calls create without the host's checks. It may return any status, but it must return.
-verdict create_directly(const subject &of, world &place, const char *name,
+verdict create_directly(const test_input &input, world &test_world, const char *name,
                         std::vector<moorage_value> values, bool must_refuse) {
-    core::service_host host(place.environment(), "policy under test");
-    host.random = core::policy_stream(of.seed, of.policy_name);
-    moorage_plugin *out = nullptr;
-    std::optional<core::policy_call> at_work(std::in_place,
-                                             core::owner_of(of.policy_name, "", of.file.string()),
-                                             core::entry_point::create);
-    const int32_t code = of.policy->module->create(name, &host.table, values.data(),
-                                                   static_cast<uint32_t>(values.size()), &out);
-    at_work.reset();
+    core::service_host host(test_world.environment(), "policy under test");
+    host.random = core::policy_stream(input.seed, input.policy_name);
+    moorage_plugin *plugin = nullptr;
+    std::optional<core::policy_call> running_call(
+        std::in_place, core::owner_of(input.policy_name, "", input.file.string()),
+        core::entry_point::create);
+    const int32_t code = input.policy->module->create(
+        name, &host.table, values.data(), static_cast<uint32_t>(values.size()), &plugin);
+    running_call.reset();
     if (code == MOORAGE_OK) {
-        if (out) out->destroy(out);
+        if (plugin) plugin->destroy(plugin);
         return must_refuse
                    ? failed(format("create(\"{}\") with {} values succeeds", name, values.size()))
                    : passed();
     }
-    if (out) return failed("create failed but wrote *out");
+    if (plugin) return failed("create failed but wrote *out");
     if (host.last_error.empty()) return failed("create failed without a text; call set_error");
     return passed();
 }
 
 }  // namespace
 
-verdict params_out_of_range(const subject &of) {
-    world place(first_world(of));
-    const auto &declared = of.policy->params;
+verdict params_out_of_range(const test_input &input) {
+    world test_world(first_world(input));
+    const auto &declared = input.policy->params;
     for (const moorage_param &p : declared)
         for (const core::setting_value &value : refused_values(p))
             if (core::check_parameters("policy", declared, {setting{p.plugin_key, value, "check"}}))
@@ -103,50 +103,51 @@ verdict params_out_of_range(const subject &of) {
                     format("the host accepts a value of {} beyond its declaration", p.plugin_key));
     if (core::check_parameters("policy", declared, {setting{"no_such_key_x", int64_t{1}, "check"}}))
         return failed("the host accepts an unknown key");
-    const auto values = core::check_parameters("policy", declared, of.params);
+    const auto values = core::check_parameters("policy", declared, input.params);
     const auto typed = core::typed_values(declared, *values);
-    auto fewer = typed, more = typed;
-    if (!fewer.empty()) fewer.pop_back();
-    more.push_back({sizeof(moorage_value), MOORAGE_PARAM_INTEGER, 0, 0, nullptr});
-    if (auto v = create_directly(of, place, "no_such_policy", typed, true);
+    auto too_few = typed, too_many = typed;
+    if (!too_few.empty()) too_few.pop_back();
+    too_many.push_back({sizeof(moorage_value), MOORAGE_PARAM_INTEGER, 0, 0, nullptr});
+    if (auto v = create_directly(input, test_world, "no_such_policy", typed, true);
         v.result != outcome::passed)
         return v;
-    if (auto v = create_directly(of, place, of.policy_name.c_str(), more, true);
+    if (auto v = create_directly(input, test_world, input.policy_name.c_str(), too_many, true);
         v.result != outcome::passed)
         return v;
     if (!typed.empty())
-        if (auto v = create_directly(of, place, of.policy_name.c_str(), fewer, true);
+        if (auto v = create_directly(input, test_world, input.policy_name.c_str(), too_few, true);
             v.result != outcome::passed)
             return v;
     return passed();
 }
 
-verdict params_fuzz(const subject &of) {
-    if (of.policy->params.empty()) return skipped("it has no parameters");
-    dice draw(of.seed * 2 + 5);
-    world_options o = first_world(of);
+verdict params_fuzz(const test_input &input) {
+    if (input.policy->params.empty()) return skipped("it has no parameters");
+    dice draw(input.seed * 2 + 5);
+    world_options o = first_world(input);
     o.rounds = 4;
     // A plan is a search, and may take its time.
-    const int times = of.policy->is("placement") ? 16 : 32;
+    const int times = input.policy->is("placement") ? 16 : 32;
     for (int i = 0; i < times; ++i) {
-        world place(o);
-        core::settings given = of.params;  // stay as they are
+        world test_world(o);
+        core::settings params = input.params;  // stay as they are
         std::string text;
-        for (const moorage_param &p : of.policy->params) {
-            if (std::ranges::find(of.params, p.plugin_key, &setting::key) != of.params.end())
+        for (const moorage_param &p : input.policy->params) {
+            if (std::ranges::find(input.params, p.plugin_key, &setting::key) != input.params.end())
                 continue;
-            given.push_back({p.plugin_key, draw_value(p, draw), "check"});
+            params.push_back({p.plugin_key, draw_value(p, draw), "check"});
             std::visit(
                 [&](const auto &v) {
                     text += format("{}{} = {}", text.empty() ? "" : ", ", p.plugin_key, v);
                 },
-                given.back().value);
+                params.back().value);
         }
-        auto made = hosted_actor(*of.policy, given, place.environment());
-        core::status fine = made ? (*made)->activate(place.limits) : core::status(made.failure());
-        if (!fine && fine.failure().text.ends_with("no text given"))
+        auto instance = hosted_actor(*input.policy, params, test_world.environment());
+        core::status activated =
+            instance ? (*instance)->activate(test_world.limits) : core::status(instance.failure());
+        if (!activated && activated.failure().text.ends_with("no text given"))
             return failed(format("refuses {} without a text; call set_error", text));
-        if (fine) driver(**made, place, {}).run();
+        if (activated) driver(**instance, test_world, {}).run();
     }
     return passed();
 }

@@ -12,50 +12,53 @@ using core::format;
 
 namespace {
 
-verdict equal(const std::vector<uint32_t> &a, const std::vector<uint32_t> &b, const char *what) {
+verdict equal(const std::vector<uint32_t> &a, const std::vector<uint32_t> &b, const char *label) {
     if (a == b) return passed();
-    const auto at = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
-    return failed(format("{}: decision {} of {} differs", what, at, a.size()));
+    const auto position = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+    return failed(format("{}: decision {} of {} differs", label, position, a.size()));
 }
 
 }  // namespace
 
-verdict determinism_same_seed(const subject &of) {
-    for (const world_options &o : usual_worlds(of)) {
+verdict determinism_same_seed(const test_input &input) {
+    for (const world_options &o : usual_worlds(input)) {
         world first(o), second(o);
-        auto one = active_actor(of, first);
-        if (!one) return failed(one.failure().text);
-        driver before(**one, first, {});
-        before.run();
+        auto first_instance = active_actor(input, first);
+        if (!first_instance) return failed(first_instance.failure().text);
+        driver first_run(**first_instance, first, {});
+        first_run.run();
         // A day later, while the first is still alive.
         shift_clock(86'400);
-        auto two = active_actor(of, second);
-        if (!two) return failed(two.failure().text);
-        driver after(**two, second, {});
-        after.run();
-        if (verdict v = equal(before.decisions(), after.decisions(), "two runs of one seed");
+        auto second_instance = active_actor(input, second);
+        if (!second_instance) return failed(second_instance.failure().text);
+        driver second_run(**second_instance, second, {});
+        second_run.run();
+        if (verdict v =
+                equal(first_run.decisions(), second_run.decisions(), "two runs of one seed");
             v.result != outcome::passed)
             return v;
     }
     return passed();
 }
 
-verdict determinism_thread_move(const subject &of) {
-    const world_options o = usual_worlds(of)[0];
+verdict determinism_thread_move(const test_input &input) {
+    const world_options o = usual_worlds(input)[0];
     world first(o), second(o);
-    auto one = active_actor(of, first), two = active_actor(of, second);
-    if (!one || !two) return failed((one ? two : one).failure().text);
+    auto first_instance = active_actor(input, first), second_instance = active_actor(input, second);
+    if (!first_instance || !second_instance)
+        return failed((first_instance ? second_instance : first_instance).failure().text);
     mover threads;
-    driver still(**one, first, {}), moved(**two, second, {.threads = &threads});
-    still.run();
+    driver unmoved(**first_instance, first, {}),
+        moved(**second_instance, second, {.threads = &threads});
+    unmoved.run();
     moved.run();
-    return equal(still.decisions(), moved.decisions(), "steps that change threads");
+    return equal(unmoved.decisions(), moved.decisions(), "steps that change threads");
 }
 
-verdict reset_equals_new(const subject &of) {
-    for (const world_options &o : usual_worlds(of)) {
+verdict reset_equals_new(const test_input &input) {
+    for (const world_options &o : usual_worlds(input)) {
         world first(o), second(o);
-        auto fresh = active_actor(of, first), used = active_actor(of, second);
+        auto fresh = active_actor(input, first), used = active_actor(input, second);
         if (!fresh || !used) return failed((fresh ? used : fresh).failure().text);
         driver expected(**fresh, first, {});
         expected.run();

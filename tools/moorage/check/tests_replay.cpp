@@ -11,7 +11,7 @@ using core::format;
 
 namespace {
 
-struct shape {
+struct replay_order {
     uint32_t rounds, repeats, width;
     const char *name;
 };
@@ -20,7 +20,7 @@ struct shape {
 // one.
 class replay_world {
 public:
-    replay_world(const shape &s, uint32_t slots, bool per_layer, uint64_t seed)
+    replay_world(const replay_order &s, uint32_t slots, bool per_layer, uint64_t seed)
         : shape_(s),
           split_(layers, 1.0f),
           state_(layers * experts),
@@ -45,13 +45,13 @@ public:
     const moorage_limits &limits() const { return limits_; }
 
     // Uses the policy's own replay function, in pieces of uneven length.
-    std::vector<uint32_t> at_speed(actor &policy) {
+    std::vector<uint32_t> run_replay(actor &policy) {
         std::vector<uint32_t> outcomes(trace_.size());
         dice draw(seed_);
         for (uint32_t token = 0; token < tokens;) {
             const uint32_t count = std::min(1 + draw.below(7), tokens - token);
             const uint64_t visit = uint64_t{token} * shape_.rounds * layers;
-            const size_t at = size_t{token} * layers * top_k;
+            const size_t first_entry = size_t{token} * layers * top_k;
             const moorage_replay part{sizeof(part),
                                       0,
                                       visit * shape_.repeats,
@@ -61,12 +61,12 @@ public:
                                       shape_.rounds,
                                       shape_.repeats,
                                       shape_.width,
-                                      trace_.data() + at,
+                                      trace_.data() + first_entry,
                                       requests_.data() + token,
                                       state_.data(),
                                       used_.data(),
-                                      outcomes.data() + at};
-            const core::policy_call at_work(policy.owner, core::entry_point::replay);
+                                      outcomes.data() + first_entry};
+            const core::policy_call running_call(policy.owner, core::entry_point::replay);
             const core::instance::stepping mark;
             policy.replayer->replay(policy.plugin, &part);
             token += count;
@@ -74,10 +74,10 @@ public:
         return outcomes;
     }
     // Uses observe, victims, admit, on_evict and on_load.
-    std::vector<uint32_t> step_by_step(actor &policy) {
+    std::vector<uint32_t> run_step_by_step(actor &policy) {
         std::vector<uint32_t> outcomes(trace_.size(), MOORAGE_REPLAY_KEPT);
         const uint32_t *experts = trace_.data();
-        uint32_t *out = outcomes.data();
+        uint32_t *next_outcome = outcomes.data();
         moorage_step step{};
         static constexpr uint32_t stream = 0;
         step.size = sizeof(step);
@@ -92,8 +92,8 @@ public:
                         step.token = token, step.layer = layer;
                         step.host_requests = &requests_[token];
                         step.host_chosen = step.host_distinct = experts;
-                        one_step(policy, step, out);
-                        experts += shape_.width, out += shape_.width;
+                        run_step(policy, step, next_outcome);
+                        experts += shape_.width, next_outcome += shape_.width;
                     }
         return outcomes;
     }
@@ -111,18 +111,18 @@ private:
             requests_[token] = token / 40;
             uint32_t chosen[layers][top_k];
             for (auto &row : chosen) draw.distinct(experts, top_k, row);
-            uint32_t *at = trace_.data() + size_t{token} * layers * top_k;
+            uint32_t *entry = trace_.data() + size_t{token} * layers * top_k;
             for (uint32_t round = 0, rank = 0; round < shape_.rounds; ++round, rank = round)
                 for (uint32_t layer = 0; layer < layers; ++layer)
                     for (uint32_t repeat = 0; repeat < shape_.repeats; ++repeat, ++step)
                         for (uint32_t i = 0; i < shape_.width; ++i) {
-                            *at = chosen[layer][rank + repeat + i];
-                            future_.add(layer * experts + *at++, step, token);
+                            *entry = chosen[layer][rank + repeat + i];
+                            future_.add(layer * experts + *entry++, step, token);
                         }
         }
     }
 
-    void one_step(actor &policy, const moorage_step &step, uint32_t *out) {
+    void run_step(actor &policy, const moorage_step &step, uint32_t *outcomes) {
         const uint32_t first = step.layer * experts, pool = slots_.size() == 1 ? 0 : step.layer;
         const moorage_cache &cache = *policy.cache;
         const core::instance::stepping mark;
@@ -145,7 +145,7 @@ private:
             const uint32_t page = first + step.host_chosen[i];
             const bool full = spare == 0;
             const uint32_t victim = full && next < got ? victims[next++] : MOORAGE_NONE;
-            out[i] = MOORAGE_REPLAY_BYPASS;
+            outcomes[i] = MOORAGE_REPLAY_BYPASS;
             if (full && victim == MOORAGE_NONE) continue;
             const moorage_admission ask{sizeof(ask),   0, page, victim, MOORAGE_WHOLE,
                                         MOORAGE_DEMAND};
@@ -157,13 +157,13 @@ private:
             if (!full) ++used_[pool], --spare;
             state_[page] |= MOORAGE_WHOLE;
             if (cache.on_load) cache.on_load(policy.plugin, page, MOORAGE_WHOLE, MOORAGE_DEMAND);
-            out[i] = full ? victim : MOORAGE_REPLAY_KEPT;
+            outcomes[i] = full ? victim : MOORAGE_REPLAY_KEPT;
         }
         for (uint32_t i = 0; i < shape_.width; ++i)
             state_[first + step.host_chosen[i]] &= ~MOORAGE_STATE_PINNED;
     }
 
-    shape shape_;
+    replay_order shape_;
     std::vector<float> split_;
     std::vector<uint32_t> state_, slots_, used_, trace_;
     std::vector<uint64_t> requests_;
@@ -173,40 +173,51 @@ private:
     known_future future_;
 };
 
-core::result<std::unique_ptr<actor>> actor_in(const subject &of, replay_world &place) {
-    auto made = hosted_actor(*of.policy, of.params, place.environment());
-    if (!made) return made.failure();
-    if (auto active = (*made)->activate(place.limits()); !active) return active.failure();
-    return made;
+core::result<std::unique_ptr<actor>> active_instance(const test_input &input,
+                                                     replay_world &replayed_world) {
+    auto instance = hosted_actor(*input.policy, input.params, replayed_world.environment());
+    if (!instance) return instance.failure();
+    if (auto active = (*instance)->activate(replayed_world.limits()); !active)
+        return active.failure();
+    return instance;
 }
 
 }  // namespace
 
-verdict replay_equals_steps(const subject &of) {
-    if (!of.policy->is("cache")) return skipped("it is no cache policy");
-    if (of.policy->descriptor->needs &
+verdict replay_equals_steps(const test_input &input) {
+    if (!input.policy->is("cache")) return skipped("it is no cache policy");
+    if (input.policy->descriptor->needs &
         (MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS | MOORAGE_NEEDS_PREDICTIONS))
         return skipped("it needs more than a replay has");
     constexpr uint32_t k = replay_world::top_k;
-    constexpr shape shapes[] = {{k, 1, 1, "rounds"}, {1, 1, k, "token"}, {1, k, 1, "serial"}};
-    for (const shape &s : shapes) {
+    constexpr replay_order shapes[] = {
+        {k, 1, 1, "rounds"}, {1, 1, k, "token"}, {1, k, 1, "serial"}};
+    for (const replay_order &s : shapes) {
         for (const bool per_layer : {false, true}) {
             for (const uint32_t slots : {2u, 9u, 20u, 32u}) {
-                replay_world fast(s, slots, per_layer, of.seed), slow(s, slots, per_layer, of.seed);
-                auto one = actor_in(of, fast), two = actor_in(of, slow);
-                if (!one || !two) return failed((one ? two : one).failure().text);
-                const moorage_cache &calls = *(*one)->cache;
-                if (!(*one)->replayer || calls.hold || calls.give_up)
+                replay_world fast(s, slots, per_layer, input.seed),
+                    slow(s, slots, per_layer, input.seed);
+                auto fast_instance = active_instance(input, fast),
+                     slow_instance = active_instance(input, slow);
+                if (!fast_instance || !slow_instance)
+                    return failed((fast_instance ? slow_instance : fast_instance).failure().text);
+                const moorage_cache &cache = *(*fast_instance)->cache;
+                if (!(*fast_instance)->replayer || cache.hold || cache.give_up)
                     return skipped("no replay goes by a replay function of it");
-                const auto a = fast.at_speed(**one), b = slow.step_by_step(**two);
-                if (a == b) continue;
-                const auto at = std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin();
+                const auto fast_outcomes = fast.run_replay(**fast_instance),
+                           slow_outcomes = slow.run_step_by_step(**slow_instance);
+                if (fast_outcomes == slow_outcomes) continue;
+                const auto position =
+                    std::mismatch(fast_outcomes.begin(), fast_outcomes.end(), slow_outcomes.begin())
+                        .first -
+                    fast_outcomes.begin();
                 return failed(
                     format("order {}, {} slots, {}: outcome of request {} is {:#x} in a replay, "
                            "{:#x} step by "
                            "step",
-                           s.name, slots, per_layer ? "per layer" : "shared", at,
-                           a[static_cast<size_t>(at)], b[static_cast<size_t>(at)]));
+                           s.name, slots, per_layer ? "per layer" : "shared", position,
+                           fast_outcomes[static_cast<size_t>(position)],
+                           slow_outcomes[static_cast<size_t>(position)]));
             }
         }
     }

@@ -15,33 +15,33 @@ namespace moorage::check {
 
 using core::format;
 
-verdict no_allocation_in_step(const subject &of) {
+verdict no_allocation_in_step(const test_input &input) {
     if (!can_watch()) return skipped("memory is not watched in this build");
-    for (const world_options &o : usual_worlds(of)) {
-        world place(o);
-        auto made = active_actor(of, place);
-        if (!made) return failed(made.failure().text);
-        driver run(**made, place, {.watch = true});
-        run.run();
-        if (const activity &seen = run.watched(); seen.allocations + seen.frees > 0)
+    for (const world_options &o : usual_worlds(input)) {
+        world test_world(o);
+        auto instance = active_actor(input, test_world);
+        if (!instance) return failed(instance.failure().text);
+        driver policy_driver(**instance, test_world, {.watch = true});
+        policy_driver.run();
+        if (const activity &seen = policy_driver.watched(); seen.allocations + seen.frees > 0)
             return failed(format(
                 "{} allocations and {} frees inside steps, the last in {}; allocate in activate",
-                seen.allocations, seen.frees, run.allocating_call()));
+                seen.allocations, seen.frees, policy_driver.allocating_call()));
     }
     return passed();
 }
 
-verdict no_block_in_step(const subject &of) {
-    const auto worlds = usual_worlds(of);
-    std::vector<std::unique_ptr<world>> places;
+verdict no_block_in_step(const test_input &input) {
+    const auto worlds = usual_worlds(input);
+    std::vector<std::unique_ptr<world>> test_worlds;
     std::vector<std::unique_ptr<actor>> actors;
     std::vector<std::unique_ptr<driver>> drivers;
     for (const world_options &o : worlds) {
-        places.push_back(std::make_unique<world>(o));
-        auto made = active_actor(of, *places.back());
-        if (!made) return failed(made.failure().text);
-        actors.push_back(std::move(made).value());
-        drivers.push_back(std::make_unique<driver>(*actors.back(), *places.back(),
+        test_worlds.push_back(std::make_unique<world>(o));
+        auto instance = active_actor(input, *test_worlds.back());
+        if (!instance) return failed(instance.failure().text);
+        actors.push_back(std::move(instance).value());
+        drivers.push_back(std::make_unique<driver>(*actors.back(), *test_worlds.back(),
                                                    drive_options{.steps_only = true}));
     }
     if (!can_watch()) return skipped("a sanitizer makes system calls of its own");
@@ -51,60 +51,63 @@ verdict no_block_in_step(const subject &of) {
     end_child(outcome::passed, "");
 }
 
-verdict reads_wall_clock(const subject &of) {
+verdict reads_wall_clock(const test_input &input) {
     if (!can_watch()) return skipped("the clock is not watched in this build");
-    world place(first_world(of));
-    auto made = active_actor(of, place);
-    if (!made) return failed(made.failure().text);
-    driver run(**made, place, {.watch = true});
-    run.run();
-    if (run.watched().clock_reads == 0) return passed();
+    world test_world(first_world(input));
+    auto instance = active_actor(input, test_world);
+    if (!instance) return failed(instance.failure().text);
+    driver policy_driver(**instance, test_world, {.watch = true});
+    policy_driver.run();
+    if (policy_driver.watched().clock_reads == 0) return passed();
     return warned(format(
         "{} reads of the system's clock inside steps, the last in {}; use the host's clock service",
-        run.watched().clock_reads, run.clock_call()));
+        policy_driver.watched().clock_reads, policy_driver.clock_call()));
 }
 
-verdict output_canaries(const subject &of) {
-    for (const world_options &o : usual_worlds(of)) {
-        world place(o);
-        auto made = active_actor(of, place);
-        if (!made) return failed(made.failure().text);
-        driver run(**made, place, {.check_fences = true, .rounds = 16});
-        run.run();
-        if (run.found(fault::canary).count) return failed(run.found(fault::canary).first);
+verdict output_canaries(const test_input &input) {
+    for (const world_options &o : usual_worlds(input)) {
+        world test_world(o);
+        auto instance = active_actor(input, test_world);
+        if (!instance) return failed(instance.failure().text);
+        driver policy_driver(**instance, test_world, {.check_fences = true, .rounds = 16});
+        policy_driver.run();
+        if (policy_driver.found(fault::canary).count)
+            return failed(policy_driver.found(fault::canary).first_text);
     }
     return passed();
 }
 
-verdict surroundings_kept(const subject &of) {
-    for (const world_options &o : usual_worlds(of)) {
-        world place(o);
-        auto made = active_actor(of, place);
-        if (!made) return failed(made.failure().text);
-        driver run(**made, place, {.check_surroundings = true, .rounds = 4});
-        run.run();
-        const finding &changed = run.found(fault::surroundings);
-        if (changed.count) return failed(changed.first);
+verdict surroundings_kept(const test_input &input) {
+    for (const world_options &o : usual_worlds(input)) {
+        world test_world(o);
+        auto instance = active_actor(input, test_world);
+        if (!instance) return failed(instance.failure().text);
+        driver policy_driver(**instance, test_world, {.check_surroundings = true, .rounds = 4});
+        policy_driver.run();
+        const finding &changed = policy_driver.found(fault::surroundings);
+        if (changed.count) return failed(changed.first_text);
     }
     return passed();
 }
 
 // All output goes to a file without a name, which must stay empty.
-verdict streams_kept(const subject &of) {
+verdict streams_kept(const test_input &input) {
     const int file = memfd_create("moorage-output", MFD_CLOEXEC);
-    struct stat own {};
-    if (file < 0 || fstat(file, &own) != 0) return skipped("there is no file in memory here");
+    struct stat file_state {};
+    if (file < 0 || fstat(file, &file_state) != 0)
+        return skipped("there is no file in memory here");
     if (dup2(file, STDOUT_FILENO) < 0 || dup2(file, STDERR_FILENO) < 0)
         return skipped("the streams cannot be replaced here");
-    world place(first_world(of));
-    auto made = active_actor(of, place);
-    if (!made) return failed(made.failure().text);
-    driver(**made, place, {.rounds = 4}).run();
-    (*made)->deactivate();
+    world test_world(first_world(input));
+    auto instance = active_actor(input, test_world);
+    if (!instance) return failed(instance.failure().text);
+    driver(**instance, test_world, {.rounds = 4}).run();
+    (*instance)->deactivate();
     std::fflush(nullptr);
     for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
-        struct stat now {};
-        if (fstat(stream, &now) == 0 && now.st_ino == own.st_ino && now.st_dev == own.st_dev)
+        struct stat stream_state {};
+        if (fstat(stream, &stream_state) == 0 && stream_state.st_ino == file_state.st_ino &&
+            stream_state.st_dev == file_state.st_dev)
             continue;
         return failed(format("standard {} was closed or replaced",
                              stream == STDOUT_FILENO ? "output" : "error"));
@@ -118,14 +121,15 @@ verdict streams_kept(const subject &of) {
                core::visible(std::string(text, static_cast<size_t>(written)))));
 }
 
-verdict inputs_left_alone(const subject &of) {
-    for (const world_options &o : usual_worlds(of)) {
-        world place(o);
-        auto made = active_actor(of, place);
-        if (!made) return failed(made.failure().text);
-        driver run(**made, place, {.check_inputs = true, .rounds = 8});
-        run.run();
-        if (run.found(fault::input).count) return failed(run.found(fault::input).first);
+verdict inputs_left_alone(const test_input &input) {
+    for (const world_options &o : usual_worlds(input)) {
+        world test_world(o);
+        auto instance = active_actor(input, test_world);
+        if (!instance) return failed(instance.failure().text);
+        driver policy_driver(**instance, test_world, {.check_inputs = true, .rounds = 8});
+        policy_driver.run();
+        if (policy_driver.found(fault::input).count)
+            return failed(policy_driver.found(fault::input).first_text);
     }
     return passed();
 }

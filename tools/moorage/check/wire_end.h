@@ -18,14 +18,14 @@
 namespace moorage::check {
 
 // An event with copies of its texts, because the wire's own are valid only until the next poll.
-struct heard {
-    moorage_wire_event event;
-    std::string identity, address, words;
+struct wire_event {
+    moorage_wire_event record;
+    std::string identity, address, text;
 
-    int32_t kind() const { return event.kind; }
-    uint64_t of() const { return event.connection; }
+    int32_t kind() const { return record.kind; }
+    uint64_t connection() const { return record.connection; }
     std::span<const unsigned char> data() const {
-        return {static_cast<const unsigned char *>(event.plugin_data), event.bytes};
+        return {static_cast<const unsigned char *>(record.plugin_data), record.bytes};
     }
 };
 
@@ -35,14 +35,14 @@ moorage_wire_limits usual_wire_limits();
 class wire_end {
 public:
     // Creates, activates and opens a wire, or returns the error.
-    static core::result<std::unique_ptr<wire_end>> make(const subject &of,
+    static core::result<std::unique_ptr<wire_end>> make(const test_input &input,
                                                         const moorage_wire_limits &limits);
 
     core::result<uint64_t> listen(const std::string &address, std::string &bound);
     core::result<uint64_t> connect(const std::vector<std::string> &addresses, int32_t channel,
                                    const char *identity = nullptr);
-    uint32_t send(uint64_t to, std::span<const moorage_wire_part> parts, uint64_t user);
-    std::vector<heard> poll(uint64_t wait_ns = 0, uint32_t capacity = 64);
+    uint32_t send(uint64_t connection, std::span<const moorage_wire_part> parts, uint64_t user);
+    std::vector<wire_event> poll(uint64_t wait_ns = 0, uint32_t capacity = 64);
     void wake();
     void release(uint64_t message);
     void close(uint64_t number, bool at_once);
@@ -54,33 +54,33 @@ public:
 
     const moorage_wire &calls() const { return *actor_->wire; }
     // The first rule that an event broke; "" while all is well.
-    const std::string &broken() const { return broken_; }
+    const std::string &broken_rule() const { return broken_rule_; }
     // Whether the wire took this message and has not told SENT yet.
     bool waits_for_sent(uint64_t connection, uint64_t user) const {
-        return borrowed_.contains({connection, user});
+        return borrowed_messages_.contains({connection, user});
     }
     const std::string &refusal() const { return refusal_; }
 
 private:
-    wire_end() : place_(world_options{}) {}
+    wire_end() : world_(world_options{}) {}
     core::status control(core::entry_point which,
                          const std::function<int32_t(moorage_plugin *)> &work);
     void blame(const std::string &text) {
-        if (broken_.empty()) broken_ = text;
+        if (broken_rule_.empty()) broken_rule_ = text;
     }
-    void judge(const heard &one);
-    void judge_number(const heard &one);
-    void judge_message(const heard &one);
+    void check_event(const wire_event &event);
+    void check_number(const wire_event &event);
+    void check_message(const wire_event &event);
 
-    world place_;
+    world world_;
     std::unique_ptr<actor> actor_;
     enum class state { begun, open, listening };
-    std::map<uint64_t, state> live_;
-    std::set<uint64_t> used_;  // every number there ever was
-    std::set<uint64_t> lent_;
-    std::set<std::pair<uint64_t, uint64_t>> borrowed_;  // connection, user
-    std::set<uint64_t> full_;                           // connections that wait for WRITABLE
-    std::string broken_, refusal_;
+    std::map<uint64_t, state> states_;
+    std::set<uint64_t> used_numbers_;  // every number there ever was
+    std::set<uint64_t> lent_messages_;
+    std::set<std::pair<uint64_t, uint64_t>> borrowed_messages_;  // connection, user
+    std::set<uint64_t> full_connections_;  // connections that wait for WRITABLE
+    std::string broken_rule_, refusal_;
 };
 
 // The ratio of --timeout to its default. Waits within a test use it too.
@@ -88,14 +88,15 @@ inline double patience = 1;
 
 // Calls `turn` until `done`, at most for so long. The error names the missing event.
 template <class Turn, class Done>
-core::status until(const char *what, Turn &&turn, Done &&done, double limit_s = 5) {
+core::status wait_until(const char *event_name, Turn &&turn, Done &&done, double limit_s = 5) {
     limit_s *= patience;
     const auto begin = std::chrono::steady_clock::now();
     while (!done()) {
         turn();
         const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
         if (took.count() > limit_s)
-            return core::error{core::format("{} did not come about within {} s", what, limit_s)};
+            return core::error{
+                core::format("{} did not come about within {} s", event_name, limit_s)};
     }
     return core::success();
 }

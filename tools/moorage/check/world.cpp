@@ -7,25 +7,26 @@
 
 namespace moorage::check {
 
-void dice::distinct(uint32_t bound, uint32_t count, uint32_t *out) {
+void dice::distinct(uint32_t bound, uint32_t count, uint32_t *numbers) {
     for (uint32_t n = 0; n < count;) {
         const uint32_t drawn = std::min(below(bound), below(bound));
         // A dense draw takes the smallest remaining number, so this always ends.
         uint32_t candidate = drawn;
-        for (uint32_t tries = 0; std::find(out, out + n, candidate) != out + n; ++tries)
+        for (uint32_t tries = 0; std::find(numbers, numbers + n, candidate) != numbers + n; ++tries)
             candidate = tries < 8 ? below(bound) : (candidate + 1) % bound;
-        out[n++] = candidate;
+        numbers[n++] = candidate;
     }
 }
 
 uint64_t known_future::next_use(uint32_t page, uint64_t step, uint64_t *token) {
     if (page >= uses_.size()) return MOORAGE_NEVER;
     const auto &uses = uses_[page];
-    const auto at = std::upper_bound(uses.begin(), uses.end(), step,
-                                     [](uint64_t value, const use &u) { return value < u.step; });
-    if (at == uses.end()) return MOORAGE_NEVER;
-    if (token) *token = at->token;
-    return at->step;
+    const auto following =
+        std::upper_bound(uses.begin(), uses.end(), step,
+                         [](uint64_t value, const use &u) { return value < u.step; });
+    if (following == uses.end()) return MOORAGE_NEVER;
+    if (token) *token = following->token;
+    return following->step;
 }
 
 world::world(const world_options &o)
@@ -47,8 +48,9 @@ world::world(const world_options &o)
     limits.transfers_max = o.transfers;
     limits.expert_bytes = 1u << 20;
     lay_out_machine();
-    residency = {sizeof(residency), 0,           o.layers,   o.experts,   limits.pools, 0,
-                 state.all(),       slots.all(), used.all(), split.all(), nullptr,      nullptr};
+    residency = {
+        sizeof(residency), 0,           o.layers,     o.experts, limits.pools, 0, state.data(),
+        slots.data(),      used.data(), split.data(), nullptr,   nullptr};
     costs.size = sizeof(costs);
     costs.expert_bytes = limits.expert_bytes;
     costs.load_ns = 50'000, costs.transfer_issue_ns = 5'000, costs.attention_ns = 20'000;
@@ -71,18 +73,18 @@ void world::lay_out_machine() {
     for (moorage_link &link : links.span()) link = {sizeof(moorage_link), 1, 0, 0, 12e9};
     limits.stores = limits.devices = options.servers + 2;
     limits.links = options.links;
-    limits.host_stores = stores.all(), limits.host_devices = devices.all();
-    limits.host_links = links.all();
+    limits.host_stores = stores.data(), limits.host_devices = devices.data();
+    limits.host_links = links.data();
 }
 
 void world::restart(uint64_t seed) {
     options.seed = seed;
     clock_ns = 0;
-    std::fill_n(state.all(), state.capacity(), 0u);
-    std::fill_n(used.all(), used.capacity(), 0u);
-    std::fill_n(split.all(), split.capacity(), 1.0f);
+    std::fill_n(state.data(), state.capacity(), 0u);
+    std::fill_n(used.data(), used.capacity(), 0u);
+    std::fill_n(split.data(), split.capacity(), 1.0f);
     const auto shares = core::divide_slots(options.slots, options.layers, options.per_layer);
-    std::copy(shares.begin(), shares.end(), slots.all());
+    std::copy(shares.begin(), shares.end(), slots.data());
     draw_trace();
 }
 
@@ -95,13 +97,13 @@ void world::draw_trace() {
     uint64_t step = 0, token = 0;
     for (uint32_t round = 0; round < options.rounds; token += tokens_of(round++)) {
         for (uint32_t layer = 0; layer < options.layers; ++layer, ++step) {
-            uint32_t *at = trace_.data() + step * row;
+            uint32_t *row_experts = trace_.data() + step * row;
             std::fill(seen.begin(), seen.end(), uint8_t{0});
-            for (uint32_t b = 0; b < tokens_of(round); ++b, at += options.top_k) {
-                draw.distinct(options.experts, options.top_k, at);
+            for (uint32_t b = 0; b < tokens_of(round); ++b, row_experts += options.top_k) {
+                draw.distinct(options.experts, options.top_k, row_experts);
                 for (uint32_t k = 0; k < options.top_k; ++k)
-                    if (!std::exchange(seen[at[k]], uint8_t{1}))
-                        future.add(layer * options.experts + at[k], step, token);
+                    if (!std::exchange(seen[row_experts[k]], uint8_t{1}))
+                        future.add(layer * options.experts + row_experts[k], step, token);
             }
         }
     }

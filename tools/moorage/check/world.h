@@ -23,7 +23,7 @@ public:
     float unit() { return static_cast<float>(below(1u << 24)) / static_cast<float>(1u << 24); }
     uint64_t word() { return engine_(); }
     // `count` distinct numbers below `bound`, small ones more likely.
-    void distinct(uint32_t bound, uint32_t count, uint32_t *out);
+    void distinct(uint32_t bound, uint32_t count, uint32_t *numbers);
 
 private:
     std::mt19937_64 engine_;

@@ -55,10 +55,11 @@ struct attend_kernel {
     MOORAGE_HOST_DEVICE static uint32_t padded(uint32_t dim) {
         return dim + cached<Cache>::padding;
     }
-    MOORAGE_HOST_DEVICE static uint32_t shared_bytes_of(const attend_shape &of) {
-        const uint32_t value_words = of.values_in_keys ? 0 : attend_chunk * padded(of.value_dim);
-        return static_cast<uint32_t>(before_keys(of.head_dim) * sizeof(float) +
-                                     (attend_chunk * padded(of.head_dim) + value_words) *
+    MOORAGE_HOST_DEVICE static uint32_t shared_bytes_of(const attend_shape &shape) {
+        const uint32_t value_words =
+            shape.values_in_keys ? 0 : attend_chunk * padded(shape.value_dim);
+        return static_cast<uint32_t>(before_keys(shape.head_dim) * sizeof(float) +
+                                     (attend_chunk * padded(shape.head_dim) + value_words) *
                                          sizeof(Cache));
     }
     // Size of queries, weights and factors, in whole 16 bytes.
@@ -83,23 +84,23 @@ struct attend_kernel {
     template <class Team>
     MOORAGE_HOST_DEVICE void operator()(Team &team) const {
         const attend_tile tile = tiles[team.block_x];
-        float *own = reinterpret_cast<float *>(team.shared);
-        areas at{own, own + rows_max * shape.head_dim, nullptr, nullptr, nullptr};
-        at.factors = at.weights + rows_max * attend_chunk;
-        at.keys = reinterpret_cast<Cache *>(own + before_keys(shape.head_dim));
-        at.values =
-            shape.values_in_keys ? at.keys : at.keys + attend_chunk * padded(shape.head_dim);
-        load_queries(team, tile, at.query);
+        float *base = reinterpret_cast<float *>(team.shared);
+        areas areas{base, base + rows_max * shape.head_dim, nullptr, nullptr, nullptr};
+        areas.factors = areas.weights + rows_max * attend_chunk;
+        areas.keys = reinterpret_cast<Cache *>(base + before_keys(shape.head_dim));
+        areas.values =
+            shape.values_in_keys ? areas.keys : areas.keys + attend_chunk * padded(shape.head_dim);
+        load_queries(team, tile, areas.query);
         typename Team::template local<numbers<float, rows_of_warp>> most(team), sums(team);
         typename Team::template local<numbers<float, rows_max * vectors>> totals(team);
         team.each([&](uint32_t thread) {
             MOORAGE_UNROLL
             for (uint32_t i = 0; i < rows_of_warp; ++i) {
-                most[thread].at[i] = -INFINITY;
-                sums[thread].at[i] = 0;
+                most[thread].value[i] = -INFINITY;
+                sums[thread].value[i] = 0;
             }
             MOORAGE_UNROLL
-            for (uint32_t i = 0; i < rows_max * vectors; ++i) totals[thread].at[i] = 0;
+            for (uint32_t i = 0; i < rows_max * vectors; ++i) totals[thread].value[i] = 0;
         });
         const uint32_t begin = shape.first_position(positions[tile.token]);
         const uint32_t end = positions[tile.token + tile.count - 1] + 1;
@@ -107,13 +108,13 @@ struct attend_kernel {
         const uint32_t first = chunks * team.block_z / shape.splits;
         const uint32_t last = chunks * (team.block_z + 1) / shape.splits;
         for (uint32_t chunk = first; chunk < last; ++chunk) {
-            const uint32_t from = begin + chunk * attend_chunk;
-            const uint32_t count = smaller(attend_chunk, end - from);
-            load_cache(team, tile, from, count, at);
-            score(team, tile, from, count, at, most, sums);
-            add_values(team, count, at, totals);
+            const uint32_t chunk_begin = begin + chunk * attend_chunk;
+            const uint32_t count = smaller(attend_chunk, end - chunk_begin);
+            load_cache(team, tile, chunk_begin, count, areas);
+            score(team, tile, chunk_begin, count, areas, most, sums);
+            add_values(team, count, areas, totals);
         }
-        store(team, tile, at, most, sums, totals);
+        store(team, tile, areas, most, sums, totals);
     }
 
 private:
@@ -128,7 +129,8 @@ private:
         return row.valid ? query + head * shape.head_dim + d : nullptr;
     }
     template <class Team>
-    MOORAGE_HOST_DEVICE void load_queries(Team &team, const attend_tile &tile, float *out) const {
+    MOORAGE_HOST_DEVICE void load_queries(Team &team, const attend_tile &tile,
+                                          float *target) const {
         // They arrive with the first keys: load_cache() waits for all.
         team.each([&](uint32_t thread) {
             if (shape.head_dim % 4 == 0 && aligned16(query)) {
@@ -136,90 +138,92 @@ private:
                 MOORAGE_UNROLL_BY_EIGHT
                 for (uint32_t i = thread; i < rows_max * fours; i += threads) {
                     const place row = place_of(tile, team.block_y, i / fours);
-                    const float *from = query_at(row, i % fours * 4);
-                    floats4 four = from ? load4(from) : floats4{};
+                    const float *source = query_at(row, i % fours * 4);
+                    floats4 four = source ? load4(source) : floats4{};
                     MOORAGE_UNROLL
-                    for (uint32_t n = 0; n < 4; ++n) four.at[n] *= shape.scale;
-                    *reinterpret_cast<floats4 *>(out + i * 4) = four;
+                    for (uint32_t n = 0; n < 4; ++n) four.value[n] *= shape.scale;
+                    *reinterpret_cast<floats4 *>(target + i * 4) = four;
                 }
                 return;
             }
             for (uint32_t i = thread; i < rows_max * shape.head_dim; i += threads) {
                 const place row = place_of(tile, team.block_y, i / shape.head_dim);
-                const float *from = query_at(row, i % shape.head_dim);
-                out[i] = from ? *from * shape.scale : 0;
+                const float *source = query_at(row, i % shape.head_dim);
+                target[i] = source ? *source * shape.scale : 0;
             }
         });
     }
 
     // Copies `count` rows of `dim` values, `stride` apart, to rows of padded(dim).
     struct rows_of_cache {
-        const Cache *from;
+        const Cache *source;
         uint32_t stride, dim, count;
-        Cache *to;
+        Cache *target;
         static constexpr uint32_t width = 16 / sizeof(Cache);
         MOORAGE_HOST_DEVICE bool by_words() const {
-            return dim % width == 0 && stride % width == 0 && aligned16(from);
+            return dim % width == 0 && stride % width == 0 && aligned16(source);
         }
         MOORAGE_HOST_DEVICE uint32_t words() const { return count * (dim / width); }
         MOORAGE_HOST_DEVICE words16 read(uint32_t i) const {
             const uint32_t row = i / (dim / width), word = i % (dim / width);
-            return load16(from + static_cast<uint64_t>(row) * stride + word * width);
+            return load16(source + static_cast<uint64_t>(row) * stride + word * width);
         }
         MOORAGE_HOST_DEVICE void write(uint32_t i, const words16 &word) const {
             const uint32_t row = i / (dim / width);
-            store16(to + row * padded(dim) + i % (dim / width) * width, word);
+            store16(target + row * padded(dim) + i % (dim / width) * width, word);
         }
-        MOORAGE_HOST_DEVICE void copy_singly(uint32_t thread) const {
+        MOORAGE_HOST_DEVICE void copy_values(uint32_t thread) const {
             for (uint32_t i = thread; i < count * dim; i += threads)
-                to[i / dim * padded(dim) + i % dim] =
-                    from[static_cast<uint64_t>(i / dim) * stride + i % dim];
+                target[i / dim * padded(dim) + i % dim] =
+                    source[static_cast<uint64_t>(i / dim) * stride + i % dim];
         }
     };
     // Copies keys, and values if they are stored apart. A thread waits for all its reads at once.
     MOORAGE_HOST_DEVICE static void copy_rows(uint32_t thread, const rows_of_cache &keys,
                                               const rows_of_cache &values) {
         if (!keys.by_words() || (values.count != 0 && !values.by_words())) {
-            keys.copy_singly(thread);
-            values.copy_singly(thread);
+            keys.copy_values(thread);
+            values.copy_values(thread);
             return;
         }
         constexpr uint32_t at_once = 8;
-        const uint32_t of_keys = keys.words();
-        const uint32_t all = of_keys + (values.count != 0 ? values.words() : 0);
-        for (uint32_t begin = thread; begin < all; begin += at_once * threads) {
+        const uint32_t key_words = keys.words();
+        const uint32_t word_count = key_words + (values.count != 0 ? values.words() : 0);
+        for (uint32_t begin = thread; begin < word_count; begin += at_once * threads) {
             words16 words[at_once];
             MOORAGE_UNROLL
             for (uint32_t n = 0; n < at_once; ++n) {
                 const uint32_t i = begin + n * threads;
-                if (i < all) words[n] = i < of_keys ? keys.read(i) : values.read(i - of_keys);
+                if (i < word_count)
+                    words[n] = i < key_words ? keys.read(i) : values.read(i - key_words);
             }
             MOORAGE_UNROLL
             for (uint32_t n = 0; n < at_once; ++n) {
                 const uint32_t i = begin + n * threads;
-                if (i >= all) continue;
-                i < of_keys ? keys.write(i, words[n]) : values.write(i - of_keys, words[n]);
+                if (i >= word_count) continue;
+                i < key_words ? keys.write(i, words[n]) : values.write(i - key_words, words[n]);
             }
         }
     }
 
     template <class Team>
-    MOORAGE_HOST_DEVICE void load_cache(Team &team, const attend_tile &tile, uint32_t from,
-                                        uint32_t count, const areas &at) const {
-        const uint64_t position = static_cast<uint64_t>(streams[tile.token]) * shape.context + from;
+    MOORAGE_HOST_DEVICE void load_cache(Team &team, const attend_tile &tile, uint32_t chunk_begin,
+                                        uint32_t count, const areas &areas) const {
+        const uint64_t position =
+            static_cast<uint64_t>(streams[tile.token]) * shape.context + chunk_begin;
         const uint32_t kv_head = team.block_y / shape.head_blocks();
-        const rows_of_cache of_keys{keys + position * shape.key_stride + kv_head * shape.head_dim,
-                                    shape.key_stride, shape.head_dim, count, at.keys};
-        const rows_of_cache of_values{
+        const rows_of_cache key_rows{keys + position * shape.key_stride + kv_head * shape.head_dim,
+                                     shape.key_stride, shape.head_dim, count, areas.keys};
+        const rows_of_cache value_rows{
             values + position * shape.value_stride + kv_head * shape.value_dim, shape.value_stride,
-            shape.value_dim, shape.values_in_keys ? 0 : count, at.values};
-        team.phase([&](uint32_t thread) { copy_rows(thread, of_keys, of_values); });
+            shape.value_dim, shape.values_in_keys ? 0 : count, areas.values};
+        team.phase([&](uint32_t thread) { copy_rows(thread, key_rows, value_rows); });
     }
 
     // Adds the products of a key and the warp's queries, 16 bytes of the key at a time.
     template <class Row>
     MOORAGE_HOST_DEVICE void multiply_wide(const Cache *key, Row &&row_of_query,
-                                           numbers<float, rows_of_warp> &own) const {
+                                           numbers<float, rows_of_warp> &thread_scores) const {
         constexpr uint32_t wide = cached<Cache>::wide;
         MOORAGE_UNROLL_BY_FOUR
         for (uint32_t d = 0; d < shape.head_dim; d += wide) {
@@ -231,7 +235,8 @@ private:
                 for (uint32_t n = 0; n < wide; n += 4) {
                     const floats4 q = load4(row_of_query(i) + d + n);
                     MOORAGE_UNROLL
-                    for (uint32_t m = 0; m < 4; ++m) own.at[i] += q.at[m] * values[n + m];
+                    for (uint32_t m = 0; m < 4; ++m)
+                        thread_scores.value[i] += q.value[m] * values[n + m];
                 }
             }
         }
@@ -239,78 +244,79 @@ private:
 
     // The scores of the chunk, one position a lane, and the running largest and sum of the softmax.
     template <class Team, class Local>
-    MOORAGE_HOST_DEVICE void score(Team &team, const attend_tile &tile, uint32_t from,
-                                   uint32_t count, const areas &at, Local &most,
+    MOORAGE_HOST_DEVICE void score(Team &team, const attend_tile &tile, uint32_t chunk_begin,
+                                   uint32_t count, const areas &areas, Local &most,
                                    Local &sums) const {
         typename Team::template local<numbers<float, rows_of_warp>> scores(team), shifted(team);
         team.each([&](uint32_t thread) {
             const uint32_t lane = thread % lanes, warp = thread / lanes;
-            numbers<float, rows_of_warp> &own = scores[thread];
+            numbers<float, rows_of_warp> &thread_scores = scores[thread];
             MOORAGE_UNROLL
-            for (uint32_t i = 0; i < rows_of_warp; ++i) own.at[i] = 0;
-            const Cache *key = at.keys + smaller(lane, count - 1) * padded(shape.head_dim);
+            for (uint32_t i = 0; i < rows_of_warp; ++i) thread_scores.value[i] = 0;
+            const Cache *key = areas.keys + smaller(lane, count - 1) * padded(shape.head_dim);
             const auto row_of_query = [&](uint32_t i) {
-                return at.query + smaller(i * warps + warp, rows_max - 1) * shape.head_dim;
+                return areas.query + smaller(i * warps + warp, rows_max - 1) * shape.head_dim;
             };
             if (shape.head_dim % 8 == 0)
-                multiply_wide(key, row_of_query, own);
+                multiply_wide(key, row_of_query, thread_scores);
             else
                 for (uint32_t d = 0; d < shape.head_dim; d += 2) {
                     float x, y;
-                    cached<Cache>::two(key + d, x, y);
+                    cached<Cache>::read_pair(key + d, x, y);
                     MOORAGE_UNROLL
                     for (uint32_t i = 0; i < rows_of_warp; ++i) {
                         const float *q = row_of_query(i) + d;
-                        own.at[i] += q[0] * x + q[1] * y;
+                        thread_scores.value[i] += q[0] * x + q[1] * y;
                     }
                 }
             MOORAGE_UNROLL
             for (uint32_t i = 0; i < rows_of_warp; ++i) {
                 const place row = place_of(tile, team.block_y, i * warps + warp);
-                const uint32_t position = from + lane;
+                const uint32_t position = chunk_begin + lane;
                 const bool seen = row.valid && lane < count && position <= positions[row.token] &&
                                   position >= shape.first_position(positions[row.token]);
-                if (!seen) own.at[i] = -INFINITY;
-                shifted[thread].at[i] = own.at[i];
+                if (!seen) thread_scores.value[i] = -INFINITY;
+                shifted[thread].value[i] = thread_scores.value[i];
             }
         });
         team.each_warp([&](uint32_t warp) {
             MOORAGE_UNROLL
             for (uint32_t i = 0; i < rows_of_warp; ++i) {
-                team.warp_most(warp, [&](uint32_t t) -> float & { return shifted[t].at[i]; });
+                team.warp_most(warp, [&](uint32_t t) -> float & { return shifted[t].value[i]; });
                 team.each_lane(warp, [&](uint32_t thread) {
-                    const float before = most[thread].at[i];
-                    const float now = larger(before, shifted[thread].at[i]);
-                    const bool none = now == -INFINITY;
-                    const float weight = none ? 0 : expf(scores[thread].at[i] - now);
-                    const float factor = none ? 1 : expf(before - now);
-                    most[thread].at[i] = now;
-                    sums[thread].at[i] *= factor;
-                    shifted[thread].at[i] = weight;
+                    const float old_most = most[thread].value[i];
+                    const float new_most = larger(old_most, shifted[thread].value[i]);
+                    const bool none = new_most == -INFINITY;
+                    const float weight = none ? 0 : expf(scores[thread].value[i] - new_most);
+                    const float factor = none ? 1 : expf(old_most - new_most);
+                    most[thread].value[i] = new_most;
+                    sums[thread].value[i] *= factor;
+                    shifted[thread].value[i] = weight;
                     const uint32_t row = i * warps + warp, lane = thread % lanes;
                     if (row >= rows_max) return;
-                    at.weights[lane * rows_max + row] = weight;
-                    if (lane == 0) at.factors[row] = factor;
+                    areas.weights[lane * rows_max + row] = weight;
+                    if (lane == 0) areas.factors[row] = factor;
                 });
-                team.warp_sum(warp, [&](uint32_t t) -> float & { return shifted[t].at[i]; });
-                team.each_lane(
-                    warp, [&](uint32_t thread) { sums[thread].at[i] += shifted[thread].at[i]; });
+                team.warp_sum(warp, [&](uint32_t t) -> float & { return shifted[t].value[i]; });
+                team.each_lane(warp, [&](uint32_t thread) {
+                    sums[thread].value[i] += shifted[thread].value[i];
+                });
             }
         });
         team.barrier();
     }
 
     template <class Team, class Local>
-    MOORAGE_HOST_DEVICE void add_values(Team &team, uint32_t count, const areas &at,
+    MOORAGE_HOST_DEVICE void add_values(Team &team, uint32_t count, const areas &areas,
                                         Local &totals) const {
         const uint32_t stride = padded(shape.values_in_keys ? shape.head_dim : shape.value_dim);
         team.phase([&](uint32_t thread) {
             MOORAGE_UNROLL
             for (uint32_t row = 0; row < rows_max; ++row) {
-                const float factor = at.factors[row];
+                const float factor = areas.factors[row];
                 MOORAGE_UNROLL
                 for (uint32_t n = 0; n < vectors; ++n)
-                    totals[thread].at[row * vectors + n] *= factor;
+                    totals[thread].value[row * vectors + n] *= factor;
             }
             MOORAGE_UNROLL
             for (uint32_t n = 0; n < vectors; ++n) {
@@ -318,8 +324,8 @@ private:
                 if (column >= shape.value_dim) continue;
                 MOORAGE_UNROLL_BY_FOUR
                 for (uint32_t p = 0; p < count; ++p) {
-                    const float value = cached<Cache>::at(at.values + p * stride + column);
-                    add_weighed(at.weights + p * rows_max, value, n, totals[thread]);
+                    const float value = cached<Cache>::to_float(areas.values + p * stride + column);
+                    add_weighed(areas.weights + p * rows_max, value, n, totals[thread]);
                 }
             }
         });
@@ -334,17 +340,17 @@ private:
                 const floats4 four = load4(weights + row);
                 MOORAGE_UNROLL
                 for (uint32_t i = 0; i < 4; ++i)
-                    totals.at[(row + i) * vectors + n] += four.at[i] * value;
+                    totals.value[(row + i) * vectors + n] += four.value[i] * value;
             }
         } else {
             MOORAGE_UNROLL
             for (uint32_t row = 0; row < rows_max; ++row)
-                totals.at[row * vectors + n] += weights[row] * value;
+                totals.value[row * vectors + n] += weights[row] * value;
         }
     }
 
     template <class Team, class Local, class Totals>
-    MOORAGE_HOST_DEVICE void store(Team &team, const attend_tile &tile, const areas &at,
+    MOORAGE_HOST_DEVICE void store(Team &team, const attend_tile &tile, const areas &areas,
                                    Local &most, Local &sums, Totals &totals) const {
         // Gives the largest score and the sum of each row to all threads, through shared memory.
         team.phase([&](uint32_t thread) {
@@ -353,25 +359,27 @@ private:
             for (uint32_t i = 0; i < rows_of_warp; ++i) {
                 const uint32_t row = i * warps + thread / lanes;
                 if (row >= rows_max) continue;
-                at.weights[2 * row] = most[thread].at[i];
-                at.weights[2 * row + 1] = sums[thread].at[i];
+                areas.weights[2 * row] = most[thread].value[i];
+                areas.weights[2 * row + 1] = sums[thread].value[i];
             }
         });
         team.each([&](uint32_t thread) {
             MOORAGE_UNROLL
             for (uint32_t row = 0; row < rows_max; ++row) {
-                const place to = place_of(tile, team.block_y, row);
-                if (!to.valid) continue;
-                const uint64_t head = static_cast<uint64_t>(to.token) * shape.heads + to.head;
-                const float top = at.weights[2 * row], sum = at.weights[2 * row + 1];
+                const place row_place = place_of(tile, team.block_y, row);
+                if (!row_place.valid) continue;
+                const uint64_t head =
+                    static_cast<uint64_t>(row_place.token) * shape.heads + row_place.head;
+                const float top = areas.weights[2 * row], sum = areas.weights[2 * row + 1];
                 const uint64_t split = head * shape.splits + team.block_z;
                 float *values_out = shape.splits == 1 ? output + head * shape.value_dim
                                                       : partial_values + split * shape.value_dim;
                 float factor = 1;
                 if (shape.splits == 1) {
-                    const float sink = sinks ? sinks[to.head] : -INFINITY;
-                    const float all = larger(top, sink);
-                    factor = expf(top - all) / (sum * expf(top - all) + expf(sink - all));
+                    const float sink = sinks ? sinks[row_place.head] : -INFINITY;
+                    const float largest = larger(top, sink);
+                    factor =
+                        expf(top - largest) / (sum * expf(top - largest) + expf(sink - largest));
                 } else if (thread == 0) {
                     partial[2 * split] = top;
                     partial[2 * split + 1] = sum;
@@ -380,7 +388,7 @@ private:
                 for (uint32_t n = 0; n < vectors; ++n) {
                     const uint32_t column = thread + n * threads;
                     if (column < shape.value_dim)
-                        values_out[column] = totals[thread].at[row * vectors + n] * factor;
+                        values_out[column] = totals[thread].value[row * vectors + n] * factor;
                 }
             }
         });
@@ -404,14 +412,14 @@ struct merge_kernel {
     template <class Team>
     MOORAGE_HOST_DEVICE void operator()(Team &team) const {
         const uint64_t head = static_cast<uint64_t>(team.block_y) * heads + team.block_x;
-        const float *own = partial + head * splits * 2;
+        const float *split_sums = partial + head * splits * 2;
         // For each split: its largest score, its sum, and the factor of its values.
         float *tops = reinterpret_cast<float *>(team.shared), *sums = tops + splits;
         float *factors = sums + splits;
         team.phase([&](uint32_t thread) {
             for (uint32_t s = thread; s < splits; s += threads) {
-                tops[s] = own[2 * s];
-                sums[s] = own[2 * s + 1];
+                tops[s] = split_sums[2 * s];
+                sums[s] = split_sums[2 * s + 1];
             }
         });
         const float sink = sinks ? sinks[team.block_x] : -INFINITY;

@@ -47,29 +47,29 @@ struct heads_kernel {
         team.each_warp([&](uint32_t warp) {
             const uint32_t head = team.block_x * (threads / lanes) + warp;
             if (head >= heads + 2 * kv_heads) return;
-            one_head(team, head, warp, squares);
+            process_head(team, head, warp, squares);
         });
     }
 
 private:
     template <class Team, class Local>
-    MOORAGE_HOST_DEVICE void one_head(Team &team, uint32_t head, uint32_t warp,
-                                      Local &squares) const {
+    MOORAGE_HOST_DEVICE void process_head(Team &team, uint32_t head, uint32_t warp,
+                                          Local &squares) const {
         const uint32_t token = team.block_y;
         const bool is_query = head < heads, is_key = !is_query && head < heads + kv_heads;
-        const uint32_t own = is_query ? head : (head - heads) % kv_heads;
-        const uint64_t at =
-            (static_cast<uint64_t>(token) * (is_query ? heads : kv_heads) + own) * head_dim;
-        const float *from = (is_query ? query : is_key ? key : value) + at;
-        const uint64_t place =
+        const uint32_t kind_head = is_query ? head : (head - heads) % kv_heads;
+        const uint64_t offset =
+            (static_cast<uint64_t>(token) * (is_query ? heads : kv_heads) + kind_head) * head_dim;
+        const float *source = (is_query ? query : is_key ? key : value) + offset;
+        const uint64_t cache_offset =
             (static_cast<uint64_t>(tokens.streams[token]) * context + tokens.positions[token]) *
                 kv_heads * head_dim +
-            static_cast<uint64_t>(own) * head_dim;
-        Cache *kept = is_query ? nullptr : (is_key ? keys : values) + place;
+            static_cast<uint64_t>(kind_head) * head_dim;
+        Cache *cached_head = is_query ? nullptr : (is_key ? keys : values) + cache_offset;
         if (!is_query && !is_key) {
             team.each_lane(warp, [&](uint32_t thread) {
                 for (uint32_t c = thread % lanes; c < head_dim; c += lanes)
-                    kept[c] = cached<Cache>::of(clipped(from[c], clip));
+                    cached_head[c] = cached<Cache>::from_float(clipped(source[c], clip));
             });
             return;
         }
@@ -79,21 +79,21 @@ private:
             team.each_lane(warp, [&](uint32_t thread) {
                 squares[thread] = 0;
                 for (uint32_t c = thread % lanes; c < head_dim; c += lanes)
-                    squares[thread] += from[c] * from[c];
+                    squares[thread] += source[c] * source[c];
             });
             team.warp_sum(warp, [&](uint32_t t) -> float & { return squares[t]; });
             factor = 1 / sqrtf(squares[warp * lanes] / static_cast<float>(head_dim) + epsilon);
         }
-        float *turned = is_query ? query + at : nullptr;
+        float *turned = is_query ? query + offset : nullptr;
         team.each_lane(warp, [&](uint32_t thread) {
             const auto read = [&](uint32_t c) {
-                return clipped(norm ? from[c] * factor * norm[c] : from[c], clip);
+                return clipped(norm ? source[c] * factor * norm[c] : source[c], clip);
             };
             const auto write = [&](uint32_t c, float x) {
                 if (turned)
                     turned[c] = x;
                 else
-                    kept[c] = cached<Cache>::of(x);
+                    cached_head[c] = cached<Cache>::from_float(x);
             };
             const rotation turn{tokens.pairs, tokens.interleaved};
             for (uint32_t i = thread % lanes; i < tokens.pairs; i += lanes) {
@@ -124,43 +124,45 @@ struct latent_kernel {
     template <class Team>
     MOORAGE_HOST_DEVICE void operator()(Team &team) const {
         const uint32_t token = team.block_x, width = rank + 2 * tokens.pairs;
-        const float *from = compressed + static_cast<uint64_t>(token) * width;
-        Cache *out = cache + (static_cast<uint64_t>(tokens.streams[token]) * context +
-                              tokens.positions[token]) *
-                                 width;
+        const float *source = compressed + static_cast<uint64_t>(token) * width;
+        Cache *target = cache + (static_cast<uint64_t>(tokens.streams[token]) * context +
+                                 tokens.positions[token]) *
+                                    width;
         typename Team::template local<float> squares(team);
         team.each([&](uint32_t thread) {
             squares[thread] = 0;
-            for (uint32_t c = thread; c < rank; c += threads) squares[thread] += from[c] * from[c];
+            for (uint32_t c = thread; c < rank; c += threads)
+                squares[thread] += source[c] * source[c];
         });
         const float sum = team.block_sum([&](uint32_t t) -> float & { return squares[t]; });
         const float factor = 1 / sqrtf(sum / static_cast<float>(rank) + epsilon);
         team.each([&](uint32_t thread) {
             for (uint32_t c = thread; c < rank; c += threads)
-                out[c] = cached<Cache>::of(from[c] * factor * norm[c]);
+                target[c] = cached<Cache>::from_float(source[c] * factor * norm[c]);
             const rotation turn{tokens.pairs, tokens.interleaved};
             for (uint32_t i = thread; i < tokens.pairs; i += threads) {
-                const float x = from[rank + turn.first_of(i)], y = from[rank + turn.second_of(i)];
+                const float x = source[rank + turn.first_of(i)],
+                            y = source[rank + turn.second_of(i)];
                 const uint64_t angle = static_cast<uint64_t>(token) * tokens.pairs + i;
                 const float cosine = tokens.cosines[angle], sine = tokens.sines[angle];
-                out[rank + turn.first_of(i)] = cached<Cache>::of(x * cosine - y * sine);
-                out[rank + turn.second_of(i)] = cached<Cache>::of(y * cosine + x * sine);
+                target[rank + turn.first_of(i)] = cached<Cache>::from_float(x * cosine - y * sine);
+                target[rank + turn.second_of(i)] = cached<Cache>::from_float(y * cosine + x * sine);
             }
         });
     }
 };
 
 // The rotated rest of a query head, behind its part in the space of the compressed vectors.
-MOORAGE_HOST_DEVICE inline void turn_rest(const token_table &tokens, uint32_t token,
-                                          const float *from, float *out, uint32_t thread,
-                                          uint32_t threads) {
+MOORAGE_HOST_DEVICE inline void rotate_rest(const token_table &tokens, uint32_t token,
+                                            const float *source, float *target, uint32_t thread,
+                                            uint32_t threads) {
     const rotation turn{tokens.pairs, tokens.interleaved};
     for (uint32_t i = thread; i < tokens.pairs; i += threads) {
-        const float x = from[turn.first_of(i)], y = from[turn.second_of(i)];
+        const float x = source[turn.first_of(i)], y = source[turn.second_of(i)];
         const uint64_t angle = static_cast<uint64_t>(token) * tokens.pairs + i;
         const float cosine = tokens.cosines[angle], sine = tokens.sines[angle];
-        out[turn.first_of(i)] = x * cosine - y * sine;
-        out[turn.second_of(i)] = y * cosine + x * sine;
+        target[turn.first_of(i)] = x * cosine - y * sine;
+        target[turn.second_of(i)] = y * cosine + x * sine;
     }
 }
 // Only the rotation, if products make the part before it. A block a token.
@@ -176,7 +178,7 @@ struct turn_rest_kernel {
         const uint64_t first = static_cast<uint64_t>(team.block_x) * heads;
         team.each([&](uint32_t thread) {
             for (uint32_t head = 0; head < heads; ++head)
-                turn_rest(
+                rotate_rest(
                     tokens, team.block_x, query + (first + head) * (nope + 2 * tokens.pairs) + nope,
                     output + (first + head) * (rank + 2 * tokens.pairs) + rank, thread, threads);
         });
@@ -202,12 +204,12 @@ struct absorb_kernel {
     MOORAGE_HOST_DEVICE void operator()(Team &team) const {
         const uint32_t head = team.block_x, token = team.block_y, rank = kv_b.columns;
         const uint64_t row = static_cast<uint64_t>(token) * heads + head;
-        const float *from = query + row * (nope + 2 * tokens.pairs);
-        float *out = output + row * (rank + 2 * tokens.pairs);
+        const float *query_row = query + row * (nope + 2 * tokens.pairs);
+        float *output_row = output + row * (rank + 2 * tokens.pairs);
         // Whole spans of columns, counted in units.
-        const uint32_t own = ceil_div(ceil_div(rank, span_columns<type>), slices);
-        const uint32_t begin = smaller(team.block_z * own * span_columns<type>, rank);
-        const uint32_t columns = smaller(own * span_columns<type>, rank - begin);
+        const uint32_t slice_spans = ceil_div(ceil_div(rank, span_columns<type>), slices);
+        const uint32_t begin = smaller(team.block_z * slice_spans * span_columns<type>, rank);
+        const uint32_t columns = smaller(slice_spans * span_columns<type>, rank - begin);
         const uint32_t units = columns / width, first = begin / width;
         float *partial = reinterpret_cast<float *>(team.shared);  // [groups, columns]
         const bool by_units = rank % span_columns<type> == 0 && units != 0 && units <= threads &&
@@ -216,7 +218,7 @@ struct absorb_kernel {
         const uint32_t groups = by_units ? threads / units : 0;
         team.phase([&](uint32_t thread) {
             if (by_units && thread / units < groups)
-                add_rows(head, thread / units, groups, first, thread % units, from,
+                add_rows(head, thread / units, groups, first, thread % units, query_row,
                          partial + thread / units * columns);
         });
         team.each([&](uint32_t thread) {
@@ -224,17 +226,17 @@ struct absorb_kernel {
                 float sum = 0;
                 for (uint32_t group = 0; group < groups; ++group)
                     sum += partial[group * columns + c];
-                out[begin + c] = by_units ? sum : one_column(head, from, begin + c);
+                output_row[begin + c] = by_units ? sum : sum_column(head, query_row, begin + c);
             }
             if (team.block_z == 0)
-                turn_rest(tokens, token, from + nope, out + rank, thread, threads);
+                rotate_rest(tokens, token, query_row + nope, output_row + rank, thread, threads);
         });
     }
 
 private:
     // Adds a unit's columns of the group's rows. `first_unit`: the first unit of the slice.
     MOORAGE_HOST_DEVICE void add_rows(uint32_t head, uint32_t group, uint32_t groups,
-                                      uint32_t first_unit, uint32_t unit, const float *from,
+                                      uint32_t first_unit, uint32_t unit, const float *query_row,
                                       float *sums_out) const {
         const uint32_t first = head * (nope + value_dim);
         float sums[width] = {};
@@ -243,18 +245,20 @@ private:
             floats4 values[width / 4];
             read_unit<type>(row_of<type>(kv_b, first + d), first_unit + unit, values);
             MOORAGE_UNROLL
-            for (uint32_t i = 0; i < width; ++i) sums[i] += from[d] * values[i / 4].at[i % 4];
+            for (uint32_t i = 0; i < width; ++i)
+                sums[i] += query_row[d] * values[i / 4].value[i % 4];
         }
         const uint32_t column = column_of_unit<type>(unit);
         MOORAGE_UNROLL
         for (uint32_t i = 0; i < width; ++i)
             sums_out[column + i / 4 * reader<type>::apart + i % 4] = sums[i];
     }
-    MOORAGE_HOST_DEVICE float one_column(uint32_t head, const float *from, uint32_t column) const {
+    MOORAGE_HOST_DEVICE float sum_column(uint32_t head, const float *query_row,
+                                         uint32_t column) const {
         const uint32_t first = head * (nope + value_dim);
         float sum = 0;
         for (uint32_t d = 0; d < nope; ++d)
-            sum += from[d] * read_single<type>(row_of<type>(kv_b, first + d), column);
+            sum += query_row[d] * read_single<type>(row_of<type>(kv_b, first + d), column);
         return sum;
     }
 };

@@ -38,22 +38,22 @@ struct alignas(16) words16 {
     uint32_t word[4];
 };
 struct alignas(16) floats4 {
-    float at[4];
+    float value[4];
 };
 // An array that a thread keeps in registers.
 template <class Value, uint32_t count>
 struct numbers {
-    Value at[count];
+    Value value[count];
 };
 
-MOORAGE_HOST_DEVICE inline uint32_t ceil_div(uint32_t value, uint32_t by) {
-    return (value + by - 1) / by;
+MOORAGE_HOST_DEVICE inline uint32_t ceil_div(uint32_t value, uint32_t divisor) {
+    return (value + divisor - 1) / divisor;
 }
 MOORAGE_HOST_DEVICE inline uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
 MOORAGE_HOST_DEVICE inline uint32_t larger(uint32_t a, uint32_t b) { return a < b ? b : a; }
 MOORAGE_HOST_DEVICE inline float larger(float a, float b) { return a < b ? b : a; }
-MOORAGE_HOST_DEVICE inline bool aligned16(const void *at) {
-    return (reinterpret_cast<uintptr_t>(at) & 15) == 0;
+MOORAGE_HOST_DEVICE inline bool aligned16(const void *address) {
+    return (reinterpret_cast<uintptr_t>(address) & 15) == 0;
 }
 
 MOORAGE_HOST_DEVICE inline float float_of_bits(uint32_t bits) {
@@ -72,45 +72,45 @@ MOORAGE_HOST_DEVICE inline uint32_t bits_of_float(float value) {
 }
 
 // Weights are read once, so they need not stay in the first cache.
-MOORAGE_HOST_DEVICE inline words16 load_stream(const std::byte *from) {
+MOORAGE_HOST_DEVICE inline words16 load_stream(const std::byte *source) {
 #if defined(__CUDA_ARCH__)
     words16 out;
     asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(out.word[0]), "=r"(out.word[1]), "=r"(out.word[2]), "=r"(out.word[3])
-                 : "l"(from));
+                 : "l"(source));
     return out;
 #else
-    words16 out;
-    std::memcpy(&out, from, sizeof(out));
-    return out;
+    words16 words;
+    std::memcpy(&words, source, sizeof(words));
+    return words;
 #endif
 }
-MOORAGE_HOST_DEVICE inline words16 load16(const void *from) {
+MOORAGE_HOST_DEVICE inline words16 load16(const void *source) {
 #if defined(__CUDA_ARCH__)
-    return *reinterpret_cast<const words16 *>(from);
+    return *reinterpret_cast<const words16 *>(source);
 #else
-    words16 out;
-    std::memcpy(&out, from, sizeof(out));
-    return out;
+    words16 words;
+    std::memcpy(&words, source, sizeof(words));
+    return words;
 #endif
 }
 // Two 16-bit values at once, the first in the lower half; aligned to 4 bytes.
-MOORAGE_HOST_DEVICE inline uint32_t load_pair(const uint16_t *from) {
+MOORAGE_HOST_DEVICE inline uint32_t load_pair(const uint16_t *source) {
 #if defined(__CUDA_ARCH__)
-    return *reinterpret_cast<const uint32_t *>(from);
+    return *reinterpret_cast<const uint32_t *>(source);
 #else
-    return from[0] | static_cast<uint32_t>(from[1]) << 16;
+    return source[0] | static_cast<uint32_t>(source[1]) << 16;
 #endif
 }
-MOORAGE_HOST_DEVICE inline void store16(void *to, const words16 &words) {
+MOORAGE_HOST_DEVICE inline void store16(void *target, const words16 &words) {
 #if defined(__CUDA_ARCH__)
-    *reinterpret_cast<words16 *>(to) = words;
+    *reinterpret_cast<words16 *>(target) = words;
 #else
-    std::memcpy(to, &words, sizeof(words));
+    std::memcpy(target, &words, sizeof(words));
 #endif
 }
-MOORAGE_HOST_DEVICE inline floats4 load4(const float *from) {
-    return *reinterpret_cast<const floats4 *>(from);
+MOORAGE_HOST_DEVICE inline floats4 load4(const float *source) {
+    return *reinterpret_cast<const floats4 *>(source);
 }
 
 MOORAGE_HOST_DEVICE inline float float_of_bf16(uint16_t bits) {
@@ -139,15 +139,15 @@ MOORAGE_HOST_DEVICE inline void halve(float value, uint16_t &high, uint16_t &low
 }
 // Takes eight such numbers. The rest stays in `values`.
 MOORAGE_HOST_DEVICE inline words16 take_bf16(float (&values)[8]) {
-    words16 out;
+    words16 words;
     MOORAGE_UNROLL
     for (uint32_t n = 0; n < 4; ++n) {
         const uint32_t pair = bf16_pair(values[2 * n], values[2 * n + 1]);
         values[2 * n] -= float_of_bits(pair << 16);
         values[2 * n + 1] -= float_of_bits(pair & 0xffff0000u);
-        out.word[n] = pair;
+        words.word[n] = pair;
     }
-    return out;
+    return words;
 }
 MOORAGE_HOST_DEVICE inline float float_of_f16(uint16_t bits) {
 #if defined(__CUDA_ARCH__)
@@ -185,17 +185,19 @@ struct cached<uint16_t> {
     // Numbers added to a row in shared memory, so that neighbouring rows begin in different banks.
     static constexpr uint32_t padding = 8;
     static constexpr uint32_t wide = 8;  // numbers in 16 bytes
-    MOORAGE_HOST_DEVICE static void widen(const words16 &from, float *out) {
+    MOORAGE_HOST_DEVICE static void widen(const words16 &source, float *target) {
         MOORAGE_UNROLL
         for (uint32_t n = 0; n < 4; ++n) {
-            out[2 * n] = float_of_f16(static_cast<uint16_t>(from.word[n]));
-            out[2 * n + 1] = float_of_f16(static_cast<uint16_t>(from.word[n] >> 16));
+            target[2 * n] = float_of_f16(static_cast<uint16_t>(source.word[n]));
+            target[2 * n + 1] = float_of_f16(static_cast<uint16_t>(source.word[n] >> 16));
         }
     }
-    MOORAGE_HOST_DEVICE static uint16_t of(float value) { return f16_of_float(value); }
-    MOORAGE_HOST_DEVICE static float at(const uint16_t *from) { return float_of_f16(*from); }
-    MOORAGE_HOST_DEVICE static void two(const uint16_t *from, float &x, float &y) {
-        const uint32_t pair = load_pair(from);
+    MOORAGE_HOST_DEVICE static uint16_t from_float(float value) { return f16_of_float(value); }
+    MOORAGE_HOST_DEVICE static float to_float(const uint16_t *source) {
+        return float_of_f16(*source);
+    }
+    MOORAGE_HOST_DEVICE static void read_pair(const uint16_t *source, float &x, float &y) {
+        const uint32_t pair = load_pair(source);
         x = float_of_f16(static_cast<uint16_t>(pair));
         y = float_of_f16(static_cast<uint16_t>(pair >> 16));
     }
@@ -203,15 +205,15 @@ struct cached<uint16_t> {
 template <>
 struct cached<float> {
     static constexpr uint32_t padding = 4, wide = 4;
-    MOORAGE_HOST_DEVICE static void widen(const words16 &from, float *out) {
+    MOORAGE_HOST_DEVICE static void widen(const words16 &source, float *target) {
         MOORAGE_UNROLL
-        for (uint32_t n = 0; n < 4; ++n) out[n] = float_of_bits(from.word[n]);
+        for (uint32_t n = 0; n < 4; ++n) target[n] = float_of_bits(source.word[n]);
     }
-    MOORAGE_HOST_DEVICE static float of(float value) { return value; }
-    MOORAGE_HOST_DEVICE static float at(const float *from) { return *from; }
-    MOORAGE_HOST_DEVICE static void two(const float *from, float &x, float &y) {
-        x = from[0];
-        y = from[1];
+    MOORAGE_HOST_DEVICE static float from_float(float value) { return value; }
+    MOORAGE_HOST_DEVICE static float to_float(const float *source) { return *source; }
+    MOORAGE_HOST_DEVICE static void read_pair(const float *source, float &x, float &y) {
+        x = source[0];
+        y = source[1];
     }
 };
 

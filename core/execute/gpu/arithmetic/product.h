@@ -66,8 +66,8 @@ MOORAGE_HOST_DEVICE inline void finish(const product_item &item, uint32_t assign
         output = item.multiplier * sum;
 }
 // The value at which the sum of (assignment, row) begins.
-MOORAGE_HOST_DEVICE inline float beginning(const product_item &item, uint32_t assignment,
-                                           uint32_t row) {
+MOORAGE_HOST_DEVICE inline float start_value(const product_item &item, uint32_t assignment,
+                                             uint32_t row) {
     if (item.continues)
         return item.output[static_cast<uint64_t>(assignment) * item.output_stride +
                            item.output_first + row];
@@ -139,19 +139,19 @@ struct row_kernel {
 
     // Finds the item of a group of rows, and makes `group` the number within the item. False: there
     // is none. The item is copied, so that arguments are read in place.
-    MOORAGE_HOST_DEVICE bool find(uint32_t block_y, uint32_t &group, product_item &out) const {
+    MOORAGE_HOST_DEVICE bool find(uint32_t block_y, uint32_t &group, product_item &found) const {
         if (table) {
-            out = table[block_y];
-            return group < groups_of(out);
+            found = table[block_y];
+            return group < groups_of(found);
         }
         if (apart) {
-            out = items[block_y];
-            return group < groups_of(out);
+            found = items[block_y];
+            return group < groups_of(found);
         }
         for (uint32_t i = 0; i < count; ++i) {
             const uint32_t groups = groups_of(items[i]);
             if (group < groups) {
-                out = items[i];
+                found = items[i];
                 return true;
             }
             group -= groups;
@@ -172,13 +172,14 @@ struct row_kernel {
             if (item.part != 0)
                 return sum_parts(
                     team, item, group,
-                    here<1>(team, warp, item, {{row_of<type>(item.weights, source)}}).at[0], warp,
-                    sums);
+                    stage_rows<1>(team, warp, item, {{row_of<type>(item.weights, source)}})
+                        .value[0],
+                    warp, sums);
             if (item.end == product_end::activate)
                 return sum_rows<2>(team, item, group, false,
-                                   here<2>(team, warp, item,
-                                           {{row_of<type>(item.weights, source),
-                                             row_of<type>(item.second, source)}}),
+                                   stage_rows<2>(team, warp, item,
+                                                 {{row_of<type>(item.weights, source),
+                                                   row_of<type>(item.second, source)}}),
                                    warp, sums);
             plain_rows(team, item, group * rows_most, warp, sums);
         });
@@ -196,28 +197,30 @@ private:
     // Rows at the place from which they are read: in the warp's part of shared memory, or in device
     // memory.
     template <uint32_t count, class Team>
-    MOORAGE_HOST_DEVICE auto here(Team &team, uint32_t warp, const product_item &item,
-                                  const numbers<stored_row, count> &rows) const {
+    MOORAGE_HOST_DEVICE auto stage_rows(Team &team, uint32_t warp, const product_item &item,
+                                        const numbers<stored_row, count> &rows) const {
         if constexpr (!copies) {
             return rows;
         } else {
             const uint32_t room = near_bytes_of(item.weights.columns);
-            std::byte *const own = team.shared + warp * copied_bytes;
-            numbers<near_row, count> out;
+            std::byte *const warp_memory = team.shared + warp * copied_bytes;
+            numbers<near_row, count> staged;
             MOORAGE_UNROLL
             for (uint32_t r = 0; r < count; ++r) {
-                const std::byte *from = rows.at[r].values;
-                const uint32_t off = reinterpret_cast<uintptr_t>(from) & 15;
-                const uint32_t end = off + row_bytes_of(item.weights.columns);
-                std::byte *const to = own + r * room;
+                const std::byte *source = rows.value[r].values;
+                const uint32_t misalignment = reinterpret_cast<uintptr_t>(source) & 15;
+                const uint32_t end = misalignment + row_bytes_of(item.weights.columns);
+                std::byte *const target = warp_memory + r * room;
                 team.each_lane(warp, [&](uint32_t thread) {
-                    for (uint32_t at = thread % lanes * 16; at < end; at += lanes * 16)
-                        team.copy16(to + at, from - off + at, smaller(16, end - at));
+                    for (uint32_t offset = thread % lanes * 16; offset < end; offset += lanes * 16)
+                        team.copy16(target + offset, source - misalignment + offset,
+                                    smaller(16, end - offset));
                 });
-                out.at[r] = {{to + off}, rows.at[r].scales, rows.at[r].group_of};
+                staged.value[r] = {
+                    {target + misalignment}, rows.value[r].scales, rows.value[r].group_of};
             }
             team.copied(warp);
-            return out;
+            return staged;
         }
     }
 
@@ -230,8 +233,8 @@ private:
         MOORAGE_UNROLL
         for (uint32_t t = 0; t < tokens_max; ++t) {
             const uint32_t assignment = first + (t < inputs.count ? t : 0);
-            const uint32_t from = item.gather ? item.gather[assignment] : assignment;
-            inputs.offset[t] = static_cast<uint64_t>(from) * item.input_stride;
+            const uint32_t source_row = item.gather ? item.gather[assignment] : assignment;
+            inputs.offset[t] = static_cast<uint64_t>(source_row) * item.input_stride;
         }
         return inputs;
     }
@@ -239,34 +242,35 @@ private:
     template <class Team, class Local>
     MOORAGE_HOST_DEVICE void plain_rows(Team &team, const product_item &item, uint32_t row,
                                         uint32_t warp, Local &sums) const {
-        const stored_row one = row_of<type>(item.weights, weight_row(item, row));
+        const stored_row row_data = row_of<type>(item.weights, weight_row(item, row));
         if constexpr (rows_most == 1) {
-            sum_rows<1>(team, item, row, false, here<1>(team, warp, item, {{one}}), warp, sums);
+            sum_rows<1>(team, item, row, false, stage_rows<1>(team, warp, item, {{row_data}}), warp,
+                        sums);
         } else {
-            const bool two = row + 1 < item.rows;
+            const bool has_next = row + 1 < item.rows;
             const stored_row next =
-                two ? row_of<type>(item.weights, weight_row(item, row + 1)) : one;
+                has_next ? row_of<type>(item.weights, weight_row(item, row + 1)) : row_data;
             // Two rows of one input. Rows of two groups each have their own input.
-            const bool at_once = two && input_column(item, row) == input_column(item, row + 1);
-            using both = numbers<stored_row, 2>;
-            sum_rows<2>(team, item, row, at_once, both{{one, next}}, warp, sums);
-            if (two && !at_once)
-                sum_rows<2>(team, item, row + 1, false, both{{next, one}}, warp, sums);
+            const bool at_once = has_next && input_column(item, row) == input_column(item, row + 1);
+            using row_pair = numbers<stored_row, 2>;
+            sum_rows<2>(team, item, row, at_once, row_pair{{row_data, next}}, warp, sums);
+            if (has_next && !at_once)
+                sum_rows<2>(team, item, row + 1, false, row_pair{{next, row_data}}, warp, sums);
         }
     }
 
-    // Row `row`, the first of `from`, together with that of the second matrix or the next one.
+    // Row `row`, the first of `row_data`, together with that of the second matrix or the next one.
     template <uint32_t count, class Team, class Row, class Local>
     MOORAGE_HOST_DEVICE void sum_rows(Team &team, const product_item &item, uint32_t row,
-                                      bool and_next, const numbers<Row, count> &from,
+                                      bool and_next, const numbers<Row, count> &row_data,
                                       uint32_t warp, Local &sums) const {
         const uint32_t first = item.first + team.block_z * tokens_max;
         const token_inputs<tokens_max> inputs = inputs_of(item, row, first);
         team.each_lane(warp, [&](uint32_t thread) {
             MOORAGE_UNROLL
-            for (uint32_t i = 0; i < count * tokens_max; ++i) sums[thread].at[i] = 0;
-            add_rows<type, tokens_max, count>(from, 0, item.weights.columns, thread % lanes, inputs,
-                                              sums[thread].at);
+            for (uint32_t i = 0; i < count * tokens_max; ++i) sums[thread].value[i] = 0;
+            add_rows<type, tokens_max, count>(row_data, 0, item.weights.columns, thread % lanes,
+                                              inputs, sums[thread].value);
         });
         sum_lanes<count>(team, warp, inputs, sums);
         team.first_lane(warp, [&](uint32_t thread) {
@@ -274,45 +278,46 @@ private:
             MOORAGE_UNROLL
             for (uint32_t t = 0; t < tokens_max; ++t) {
                 if (t >= inputs.count) continue;
-                const float beside = sums[thread].at[(count - 1) * tokens_max + t];
-                finish(item, first + t, row, beginning(item, first + t, row) + sums[thread].at[t],
-                       beside + second_bias);
+                const float second_sum = sums[thread].value[(count - 1) * tokens_max + t];
+                finish(item, first + t, row,
+                       start_value(item, first + t, row) + sums[thread].value[t],
+                       second_sum + second_bias);
                 if (and_next)
-                    finish(item, first + t, row + 1, beginning(item, first + t, row + 1) + beside,
-                           0);
+                    finish(item, first + t, row + 1,
+                           start_value(item, first + t, row + 1) + second_sum, 0);
             }
         });
     }
 
     template <class Team, class Row, class Local>
     MOORAGE_HOST_DEVICE void sum_parts(Team &team, const product_item &item, uint32_t row,
-                                       const Row &from, uint32_t warp, Local &sums) const {
+                                       const Row &row_data, uint32_t warp, Local &sums) const {
         const uint32_t first = item.first + team.block_z * tokens_max;
         const token_inputs<tokens_max> inputs = inputs_of(item, row, first);
         numbers<float, tokens_max> total;
         MOORAGE_UNROLL
         for (uint32_t t = 0; t < tokens_max; ++t)
-            total.at[t] = t < inputs.count ? beginning(item, first + t, row) : 0;
+            total.value[t] = t < inputs.count ? start_value(item, first + t, row) : 0;
         const uint32_t columns = item.weights.columns, step = item.part * parts_at_once;
         for (uint32_t begin = 0; begin < columns; begin += step) {
             team.each_lane(warp, [&](uint32_t thread) {
                 MOORAGE_UNROLL
-                for (uint32_t i = 0; i < parts_at_once * tokens_max; ++i) sums[thread].at[i] = 0;
-                add_parts<type, tokens_max, parts_at_once>(from, begin, item.part,
-                                                           smaller(begin + step, columns),
-                                                           thread % lanes, inputs, sums[thread].at);
+                for (uint32_t i = 0; i < parts_at_once * tokens_max; ++i) sums[thread].value[i] = 0;
+                add_parts<type, tokens_max, parts_at_once>(
+                    row_data, begin, item.part, smaller(begin + step, columns), thread % lanes,
+                    inputs, sums[thread].value);
             });
             sum_lanes<parts_at_once>(team, warp, inputs, sums);
             MOORAGE_UNROLL
             for (uint32_t p = 0; p < parts_at_once; ++p) MOORAGE_UNROLL
             for (uint32_t t = 0; t < tokens_max; ++t)
                 if (begin + p * item.part < columns)
-                    total.at[t] += sums[warp * lanes].at[p * tokens_max + t];
+                    total.value[t] += sums[warp * lanes].value[p * tokens_max + t];
         }
         team.first_lane(warp, [&](uint32_t) {
             MOORAGE_UNROLL
             for (uint32_t t = 0; t < tokens_max; ++t)
-                if (t < inputs.count) finish(item, first + t, row, total.at[t], 0);
+                if (t < inputs.count) finish(item, first + t, row, total.value[t], 0);
         });
     }
 
@@ -326,7 +331,7 @@ private:
             MOORAGE_UNROLL
             for (uint32_t i = 0; i < count; ++i)
                 team.warp_sum(warp, [&](uint32_t thread) -> float & {
-                    return sums[thread].at[i * tokens_max + t];
+                    return sums[thread].value[i * tokens_max + t];
                 });
         }
     }

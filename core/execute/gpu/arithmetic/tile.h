@@ -45,25 +45,26 @@ struct tile_kernel {
     static constexpr uint32_t shared_bytes =
         parts_bytes + 2 * copy_bytes > output_bytes ? parts_bytes + 2 * copy_bytes : output_bytes;
     static_assert(shared_bytes <= 99 << 10);  // limit of a block on the smallest GPUs
-    product_item one;
+    product_item inline_item;
     const product_item *table = nullptr;
 
     template <class Team>
     MOORAGE_HOST_DEVICE void operator()(Team &team) const {
-        const product_item &item = table ? table[team.block_y] : one;
+        const product_item &item = table ? table[team.block_y] : inline_item;
         const uint32_t row = team.block_x * side, token = team.block_z * side;
         if (row >= item.rows || token >= item.count) return;
         // A warp computes an eighth: 16 rows times 32 tokens, in two tiles.
         typename Team::template local_of_warp<numbers<typename Team::tile, 2 * matrices>> sums(
             team);
-        typename Team::template local<lines> from(team);
-        team.each([&](uint32_t thread) { from[thread] = lines_of(thread, item, row, token); });
-        start(team, item, row, token, sums);
+        typename Team::template local<lines> thread_lines(team);
+        team.each(
+            [&](uint32_t thread) { thread_lines[thread] = lines_of(thread, item, row, token); });
+        load_start_values(team, item, row, token, sums);
         if (is_smooth(item))
-            add_columns<true>(team, item, row, item.count - token, from, sums);
+            add_columns<true>(team, item, row, item.count - token, thread_lines, sums);
         else
-            add_columns<false>(team, item, row, item.count - token, from, sums);
-        end(team, item, row, token, sums);
+            add_columns<false>(team, item, row, item.count - token, thread_lines, sums);
+        store_results(team, item, row, token, sums);
     }
 
 private:
@@ -113,18 +114,20 @@ private:
     }
     MOORAGE_HOST_DEVICE static lines lines_of(uint32_t thread, const product_item &item,
                                               uint32_t row, uint32_t token) {
-        lines of;
+        lines thread_lines;
         MOORAGE_UNROLL
-        for (uint32_t m = 0; m < matrices; ++m) of.rows[m] = row_at(item, m, row + line_of(thread));
+        for (uint32_t m = 0; m < matrices; ++m)
+            thread_lines.rows[m] = row_at(item, m, row + line_of(thread));
         const uint32_t assignment = item.first + smaller(token + line_of(thread), item.count - 1);
         const uint32_t source = item.gather ? item.gather[assignment] : assignment;
-        of.inputs = item.input + static_cast<uint64_t>(source) * item.input_stride;
-        return of;
+        thread_lines.inputs = item.input + static_cast<uint64_t>(source) * item.input_stride;
+        return thread_lines;
     }
     // Whether nothing has to be checked for a line: neither its alignment nor its end.
     MOORAGE_HOST_DEVICE static bool is_smooth(const product_item &item) {
-        const auto fits = [](const matrix &of) {
-            return is_aligned<type>(row_of<type>(of, 0)) && is_aligned<type>(row_of<type>(of, 1));
+        const auto fits = [](const matrix &weights) {
+            return is_aligned<type>(row_of<type>(weights, 0)) &&
+                   is_aligned<type>(row_of<type>(weights, 1));
         };
         // With blocks of single bytes, the last block may be cut off.
         constexpr uint32_t block = format_of_weights.block;
@@ -140,23 +143,24 @@ private:
     // The part of the next columns that is under way while the units multiply these: eight of each
     // line. Copied parts do not count.
     static constexpr bool as_it_is = format_of_weights.unit == unit_form::itself;
-    struct eight {
-        float at[8];
+    struct eight_values {
+        float value[8];
     };
-    struct taken {
-        std::conditional_t<as_it_is, words16, eight> weights[copies ? 1 : matrices];
-        eight inputs;
+    struct fetched_columns {
+        std::conditional_t<as_it_is, words16, eight_values> weights[copies ? 1 : matrices];
+        eight_values inputs;
     };
 
-    template <bool smooth, class Team, class From, class Sums>
+    template <bool smooth, class Team, class Source, class Sums>
     MOORAGE_HOST_DEVICE static void add_columns(Team &team, const product_item &item, uint32_t row,
-                                                uint32_t tokens, From &from, Sums &sums) {
+                                                uint32_t tokens, Source &thread_lines, Sums &sums) {
         const uint32_t columns = item.weights.columns;
         const bool exact = item.exact;
-        typename Team::template local<taken> next(team);
+        typename Team::template local<fetched_columns> next(team);
         const auto take_next = [&](uint32_t column) {
             team.each([&](uint32_t thread) {
-                take<smooth>(from[thread], columns, column + column_of(thread), next[thread]);
+                take<smooth>(thread_lines[thread], columns, column + column_of(thread),
+                             next[thread]);
             });
         };
         take_next(0);
@@ -171,7 +175,8 @@ private:
                 }
             }
             team.phase([&](uint32_t thread) {
-                put<smooth>(team, thread, from[thread], columns, column, exact, next[thread]);
+                put<smooth>(team, thread, thread_lines[thread], columns, column, exact,
+                            next[thread]);
             });
             if (column + depth < columns) take_next(column + depth);
             multiply(team, exact, tokens, sums);
@@ -189,11 +194,11 @@ private:
             for (uint32_t i = thread; i < matrices * side * in_line; i += threads) {
                 const uint32_t m = i / (side * in_line), line = i / in_line % side;
                 const std::byte *begin = row_at(item, m, row + line).values + copied_bytes(first);
-                const uint32_t off = reinterpret_cast<uintptr_t>(begin) & 15;
-                const uint32_t at = i % in_line * 16, end = off + bytes;
-                if (at < end)
-                    team.copy16(copy_of(team, first / copied_columns, m, line) + at,
-                                begin - off + at, smaller(16, end - at));
+                const uint32_t misalignment = reinterpret_cast<uintptr_t>(begin) & 15;
+                const uint32_t offset = i % in_line * 16, end = misalignment + bytes;
+                if (offset < end)
+                    team.copy16(copy_of(team, first / copied_columns, m, line) + offset,
+                                begin - misalignment + offset, smaller(16, end - offset));
             }
         });
     }
@@ -203,45 +208,47 @@ private:
                                                    uint32_t line, uint32_t column) {
         const uint32_t chunk = column / copied_columns;
         const uint32_t begin = copied_bytes(chunk * copied_columns);
-        const uint32_t off = reinterpret_cast<uintptr_t>(row.values + begin) & 15;
-        return {near_bytes{copy_of(team, chunk, m, line) + off} - begin, row.scales, row.group_of};
+        const uint32_t misalignment = reinterpret_cast<uintptr_t>(row.values + begin) & 15;
+        return {near_bytes{copy_of(team, chunk, m, line) + misalignment} - begin, row.scales,
+                row.group_of};
     }
 
     // Zeros beyond the columns.
     template <bool smooth>
-    MOORAGE_HOST_DEVICE static void take(const lines &from, uint32_t columns, uint32_t column,
-                                         taken &into) {
+    MOORAGE_HOST_DEVICE static void take(const lines &thread_lines, uint32_t columns,
+                                         uint32_t column, fetched_columns &target) {
         if constexpr (!copies) {
             MOORAGE_UNROLL
             for (uint32_t m = 0; m < matrices; ++m)
-                take_weights<smooth>(from.rows[m], columns, column, into.weights[m]);
+                take_weights<smooth>(thread_lines.rows[m], columns, column, target.weights[m]);
         }
         MOORAGE_UNROLL
         for (uint32_t begin = 0; begin < 8; begin += 4) {
             floats4 four = {};
             if constexpr (smooth) {
-                four = load4(from.inputs + column + begin);
+                four = load4(thread_lines.inputs + column + begin);
             } else {
                 for (uint32_t n = 0; n < 4; ++n)
-                    if (column + begin + n < columns) four.at[n] = from.inputs[column + begin + n];
+                    if (column + begin + n < columns)
+                        four.value[n] = thread_lines.inputs[column + begin + n];
             }
-            for (uint32_t n = 0; n < 4; ++n) into.inputs.at[begin + n] = four.at[n];
+            for (uint32_t n = 0; n < 4; ++n) target.inputs.value[begin + n] = four.value[n];
         }
     }
     template <bool smooth>
     MOORAGE_HOST_DEVICE static void take_weights(const stored_row &row, uint32_t columns,
-                                                 uint32_t column, words16 &into) {
+                                                 uint32_t column, words16 &target) {
         if (smooth || (is_aligned<type>(row) && column + 8 <= columns)) {
-            into = load_stream(row.values + column * 2ull);
+            target = load_stream(row.values + column * 2ull);
             return;
         }
-        eight values;
+        eight_values values;
         take_weights<smooth>(row, columns, column, values);
-        into = take_bf16(values.at);
+        target = take_bf16(values.value);
     }
     template <bool smooth, class Row>
     MOORAGE_HOST_DEVICE static void take_weights(const Row &row, uint32_t columns, uint32_t column,
-                                                 eight &into) {
+                                                 eight_values &target) {
         MOORAGE_UNROLL
         for (uint32_t begin = 0; begin < 8; begin += 4) {
             const uint32_t first = column + begin;
@@ -251,38 +258,39 @@ private:
                 four = read_run<type, reader<type>::alignment>(row, first);
             } else {
                 for (uint32_t n = 0; n < 4; ++n)
-                    if (first + n < columns) four.at[n] = read_single<type>(row, first + n);
+                    if (first + n < columns) four.value[n] = read_single<type>(row, first + n);
             }
-            for (uint32_t n = 0; n < 4; ++n) into.at[begin + n] = four.at[n];
+            for (uint32_t n = 0; n < 4; ++n) target.value[begin + n] = four.value[n];
         }
     }
 
     template <bool smooth, class Team>
-    MOORAGE_HOST_DEVICE static void put(Team &team, uint32_t thread, const lines &from,
+    MOORAGE_HOST_DEVICE static void put(Team &team, uint32_t thread, const lines &thread_lines,
                                         uint32_t columns, uint32_t column, bool exact,
-                                        taken &next) {
+                                        fetched_columns &next) {
         const uint32_t line = line_of(thread), first = column + column_of(thread);
-        const uint32_t at = place(line, column_of(thread));
+        const uint32_t offset = place(line, column_of(thread));
         MOORAGE_UNROLL
         for (uint32_t m = 0; m < matrices; ++m) {
             if constexpr (as_it_is) {
-                store16(area(team, m) + at, next.weights[m]);
+                store16(area(team, m) + offset, next.weights[m]);
             } else {
-                eight values;
+                eight_values values;
                 if constexpr (!copies)
                     values = next.weights[m];
                 else if constexpr (smooth)
-                    take_weights<smooth>(copied_row(team, from.rows[m], m, line, column), columns,
-                                         first, values);
+                    take_weights<smooth>(copied_row(team, thread_lines.rows[m], m, line, column),
+                                         columns, first, values);
                 else
-                    take_weights<smooth>(from.rows[m], columns, first, values);
-                store16(area(team, m) + at, take_bf16(values.at));
-                if constexpr (split) store16(area(team, low_first + m) + at, take_bf16(values.at));
+                    take_weights<smooth>(thread_lines.rows[m], columns, first, values);
+                store16(area(team, m) + offset, take_bf16(values.value));
+                if constexpr (split)
+                    store16(area(team, low_first + m) + offset, take_bf16(values.value));
             }
         }
-        store16(area(team, input_first) + at, take_bf16(next.inputs.at));
-        store16(area(team, input_first + 1) + at, take_bf16(next.inputs.at));
-        if (exact) store16(area(team, input_first + 2) + at, take_bf16(next.inputs.at));
+        store16(area(team, input_first) + offset, take_bf16(next.inputs.value));
+        store16(area(team, input_first + 1) + offset, take_bf16(next.inputs.value));
+        if (exact) store16(area(team, input_first + 2) + offset, take_bf16(next.inputs.value));
     }
 
     // ---- products
@@ -292,9 +300,9 @@ private:
     MOORAGE_HOST_DEVICE static void multiply(Team &team, bool exact, uint32_t tokens, Sums &sums) {
         team.each_warp([&](uint32_t warp) {
             if (first_token(warp, 1) < tokens)
-                multiply_tiles<2>(team, warp, exact, sums[warp].at);
+                multiply_tiles<2>(team, warp, exact, sums[warp].value);
             else if (first_token(warp, 0) < tokens)
-                multiply_tiles<1>(team, warp, exact, sums[warp].at);
+                multiply_tiles<1>(team, warp, exact, sums[warp].value);
         });
     }
     // Weights and inputs are read once for all their products. A sum waits as rarely as possible
@@ -310,16 +318,16 @@ private:
         };
         MOORAGE_UNROLL
         for (uint32_t k = 0; k < depth; k += 16) {
-            const auto weights = [&](uint32_t first, auto &to) {
+            const auto weights = [&](uint32_t first, auto &target) {
                 MOORAGE_UNROLL
                 for (uint32_t m = 0; m < matrices; ++m)
-                    team.tile_load(to[m], area(team, first + m), first_row(warp), k, place);
+                    team.tile_load(target[m], area(team, first + m), first_row(warp), k, place);
             };
-            const auto inputs = [&](uint32_t part, auto &to) {
+            const auto inputs = [&](uint32_t part, auto &target) {
                 MOORAGE_UNROLL
                 for (uint32_t t = 0; t < count; ++t)
-                    team.tile_load(to[t], area(team, input_first + part), first_token(warp, t), k,
-                                   place);
+                    team.tile_load(target[t], area(team, input_first + part), first_token(warp, t),
+                                   k, place);
             };
             typename Team::rows_tile high[matrices], low[matrices];
             typename Team::tokens_tile first[count], next[count];
@@ -340,36 +348,36 @@ private:
     // ---- beginning and end
 
     template <class Team, class Sums>
-    MOORAGE_HOST_DEVICE static void start(Team &team, const product_item &item, uint32_t row,
-                                          uint32_t token, Sums &sums) {
-        float *out = reinterpret_cast<float *>(team.shared);
+    MOORAGE_HOST_DEVICE static void load_start_values(Team &team, const product_item &item,
+                                                      uint32_t row, uint32_t token, Sums &sums) {
+        float *results = reinterpret_cast<float *>(team.shared);
         team.phase([&](uint32_t thread) {
             for (uint32_t i = thread; i < side * side; i += threads) {
                 const uint32_t r = row + i / side, t = token + i % side;
                 const bool inside = r < item.rows && t < item.count;
-                out[i / side * out_stride + i % side] =
-                    inside ? beginning(item, item.first + t, r) : 0;
+                results[i / side * out_stride + i % side] =
+                    inside ? start_value(item, item.first + t, r) : 0;
                 if constexpr (two)
-                    out[(side + i / side) * out_stride + i % side] =
+                    results[(side + i / side) * out_stride + i % side] =
                         inside && item.second_bias ? item.second_bias[r] : 0;
             }
         });
         team.each_warp([&](uint32_t warp) {
             MOORAGE_UNROLL
             for (uint32_t i = 0; i < 2 * matrices; ++i)
-                team.tile_load(sums[warp].at[i], out + sum_at(warp, i), out_stride);
+                team.tile_load(sums[warp].value[i], results + sum_at(warp, i), out_stride);
         });
         team.barrier();
     }
 
     template <class Team, class Sums>
-    MOORAGE_HOST_DEVICE static void end(Team &team, const product_item &item, uint32_t row,
-                                        uint32_t token, Sums &sums) {
-        float *out = reinterpret_cast<float *>(team.shared);
+    MOORAGE_HOST_DEVICE static void store_results(Team &team, const product_item &item,
+                                                  uint32_t row, uint32_t token, Sums &sums) {
+        float *results = reinterpret_cast<float *>(team.shared);
         team.each_warp([&](uint32_t warp) {
             MOORAGE_UNROLL
             for (uint32_t i = 0; i < 2 * matrices; ++i)
-                team.tile_store(sums[warp].at[i], out + sum_at(warp, i), out_stride);
+                team.tile_store(sums[warp].value[i], results + sum_at(warp, i), out_stride);
         });
         team.barrier();
         team.each([&](uint32_t thread) {
@@ -377,8 +385,8 @@ private:
                 // Neighbouring rows in one token's output go to neighbouring threads.
                 const uint32_t r = i % side, t = i / side;
                 if (row + r >= item.rows || token + t >= item.count) continue;
-                const float second = two ? out[(side + r) * out_stride + t] : 0;
-                finish(item, item.first + token + t, row + r, out[r * out_stride + t], second);
+                const float second = two ? results[(side + r) * out_stride + t] : 0;
+                finish(item, item.first + token + t, row + r, results[r * out_stride + t], second);
             }
         });
     }

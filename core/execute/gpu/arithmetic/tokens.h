@@ -17,23 +17,23 @@ struct embed_kernel {
     MOORAGE_HOST_DEVICE void operator()(Team &team) const {
         team.each([&](uint32_t thread) {
             const uint32_t id = ids[team.block_x];
-            float *out = output + static_cast<uint64_t>(team.block_x) * embedding.columns;
+            float *target = output + static_cast<uint64_t>(team.block_x) * embedding.columns;
             for (uint32_t c = thread; c < embedding.columns; c += threads)
-                out[c] = multiplier * weight_of(embedding, id, c);
+                target[c] = multiplier * weight_of(embedding, id, c);
         });
     }
 };
 
-// state[t] = before[t] + multiplier * (sum over ranks of weight * experts[place] + shared *
-// sigmoid(gate)), then output[t] = norm(state[from]). A block a row of the output. Either half may
-// be missing. Ranks whose place is no_place are left out.
+// state[t] = source_state[t] + multiplier * (sum over ranks of weight * experts[place] + shared *
+// sigmoid(gate)), then output[r] = norm(state[rows[r]]). A block a row of the output. Either half
+// may be missing. Ranks whose place is no_place are left out.
 constexpr uint32_t no_place = UINT32_MAX;
 struct combine_kernel {
     static constexpr uint32_t threads = 512;
     uint32_t width;
-    float *state;         // [.., width]
-    const float *before;  // the same; null: the state itself
-    // Outputs of experts [assignments, width]; place [tokens, ranks]: the row of each rank.
+    float *state;               // [.., width]
+    const float *source_state;  // the same; null: the state itself
+    // Outputs of experts [assignments, width]; places [tokens, ranks]: the row of each rank.
     const float *experts;
     const uint32_t *places;
     const float *weights;  // [tokens, ranks]
@@ -51,23 +51,24 @@ struct combine_kernel {
     static constexpr uint32_t at_once = 4;
 
     // The sums to add to columns begin + i * threads, as far as these columns exist.
-    MOORAGE_HOST_DEVICE numbers<float, at_once> added(uint32_t token, uint32_t begin) const {
+    MOORAGE_HOST_DEVICE numbers<float, at_once> sum_additions(uint32_t token,
+                                                              uint32_t begin) const {
         numbers<float, at_once> sums{};
         const auto column = [&](uint32_t i) {
             return begin + i * threads < width ? begin + i * threads : begin;
         };
         MOORAGE_UNROLL_BY_FOUR
         for (uint32_t rank = 0; rank < ranks; ++rank) {
-            const uint64_t at = static_cast<uint64_t>(token) * ranks + rank;
-            const uint32_t place = places[at];
-            const float weight = weights[at];
+            const uint64_t choice = static_cast<uint64_t>(token) * ranks + rank;
+            const uint32_t place = places[choice];
+            const float weight = weights[choice];
             const bool dropped = place == no_place;
             const float *row = experts + static_cast<uint64_t>(dropped ? 0 : place) * width;
             MOORAGE_UNROLL
             for (uint32_t i = 0; i < at_once; ++i) {
                 // A row that nobody has written is not read.
                 const float value = dropped ? 0 : row[column(i)];
-                sums.at[i] = dropped ? sums.at[i] : sums.at[i] + weight * value;
+                sums.value[i] = dropped ? sums.value[i] : sums.value[i] + weight * value;
             }
         }
         if (!shared) return sums;
@@ -76,28 +77,30 @@ struct combine_kernel {
         const float factor = gate ? sigmoid(gate[token]) + odd : 1;
         MOORAGE_UNROLL
         for (uint32_t i = 0; i < at_once; ++i)
-            sums.at[i] += factor * shared[static_cast<uint64_t>(token) * width + column(i)];
+            sums.value[i] += factor * shared[static_cast<uint64_t>(token) * width + column(i)];
         return sums;
     }
 
     template <class Team>
     MOORAGE_HOST_DEVICE void operator()(Team &team) const {
         const uint32_t token = rows ? rows[team.block_x] : team.block_x;
-        float *own = state + static_cast<uint64_t>(token) * width;
-        const float *from = before ? before + static_cast<uint64_t>(token) * width : own;
+        float *target_state = state + static_cast<uint64_t>(token) * width;
+        const float *old_state =
+            source_state ? source_state + static_cast<uint64_t>(token) * width : target_state;
         typename Team::template local<float> first(team), second(team);
         team.each([&](uint32_t thread) {
             first[thread] = second[thread] = 0;
             for (uint32_t begin = thread; begin < width; begin += at_once * threads) {
-                const bool changes = ranks || shared || before;
-                numbers<float, at_once> more{};
-                if (changes) more = added(token, begin);
+                const bool changes = ranks || shared || source_state;
+                numbers<float, at_once> additions{};
+                if (changes) additions = sum_additions(token, begin);
                 MOORAGE_UNROLL
                 for (uint32_t i = 0; i < at_once; ++i) {
                     const uint32_t c = begin + i * threads;
                     if (c >= width) continue;
-                    const float value = changes ? from[c] + multiplier * more.at[i] : own[c];
-                    if (changes) own[c] = value;
+                    const float value =
+                        changes ? old_state[c] + multiplier * additions.value[i] : target_state[c];
+                    if (changes) target_state[c] = value;
                     first[thread] += value;
                 }
             }
@@ -110,15 +113,16 @@ struct combine_kernel {
         team.each([&](uint32_t thread) {
             MOORAGE_UNROLL_BY_FOUR
             for (uint32_t c = thread; c < width; c += threads)
-                second[thread] += (own[c] - mean) * (own[c] - mean);
+                second[thread] += (target_state[c] - mean) * (target_state[c] - mean);
         });
         const float squares = team.block_sum([&](uint32_t t) -> float & { return second[t]; });
         const float factor = 1 / sqrtf(squares / static_cast<float>(width) + epsilon);
         team.each([&](uint32_t thread) {
-            float *out = output + static_cast<uint64_t>(team.block_x) * width;
+            float *target = output + static_cast<uint64_t>(team.block_x) * width;
             MOORAGE_UNROLL_BY_FOUR
             for (uint32_t c = thread; c < width; c += threads)
-                out[c] = (own[c] - mean) * factor * norm_weight[c] + (norm_bias ? norm_bias[c] : 0);
+                target[c] = (target_state[c] - mean) * factor * norm_weight[c] +
+                            (norm_bias ? norm_bias[c] : 0);
         });
     }
 };
@@ -126,7 +130,7 @@ struct combine_kernel {
 // Activations as the sum of two numbers of matrix units: high + low is exact to 16 bits.
 struct halve_kernel {
     static constexpr uint32_t threads = 256;
-    const float *from;
+    const float *values;
     uint16_t *high, *low;
     uint64_t count;
 
@@ -135,7 +139,7 @@ struct halve_kernel {
         team.each([&](uint32_t thread) {
             const uint64_t i = static_cast<uint64_t>(team.block_x) * threads + thread;
             if (i >= count) return;
-            halve(from[i], high[i], low[i]);
+            halve(values[i], high[i], low[i]);
         });
     }
 };
@@ -147,19 +151,19 @@ struct tell_kernel {
     static constexpr uint32_t threads = 256;
     static constexpr uint32_t parts_max = 2;
     struct part {
-        const float *from;
-        float *to;
+        const float *source;
+        float *target;
     };
-    part parts[parts_max];  // `to` null: none
+    part parts[parts_max];  // `target` null: none
     uint64_t count;         // count of each part
     uint32_t *number, *word;
 
     template <class Team>
     MOORAGE_HOST_DEVICE void operator()(Team &team) const {
         team.each([&](uint32_t thread) {
-            for (const part &one : parts)
-                for (uint64_t i = thread; one.to && i < count; i += threads)
-                    team.tell(one.to + i, one.from[i]);
+            for (const part &part : parts)
+                for (uint64_t i = thread; part.target && i < count; i += threads)
+                    team.tell(part.target + i, part.source[i]);
         });
         team.barrier();
         team.each([&](uint32_t thread) {

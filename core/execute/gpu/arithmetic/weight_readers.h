@@ -20,17 +20,17 @@ namespace moorage::core::gpu {
 
 // A place in the shared memory of a block of threads.
 struct near_bytes {
-    const std::byte *at;
+    const std::byte *address;
 
-    MOORAGE_HOST_DEVICE friend near_bytes operator+(near_bytes from, uint64_t by) {
-        return {from.at + by};
+    MOORAGE_HOST_DEVICE friend near_bytes operator+(near_bytes pointer, uint64_t bytes) {
+        return {pointer.address + bytes};
     }
-    MOORAGE_HOST_DEVICE friend near_bytes operator-(near_bytes from, uint64_t by) {
-        return {from.at - by};
+    MOORAGE_HOST_DEVICE friend near_bytes operator-(near_bytes pointer, uint64_t bytes) {
+        return {pointer.address - bytes};
     }
 };
-MOORAGE_HOST_DEVICE inline const std::byte *plain(const std::byte *from) { return from; }
-MOORAGE_HOST_DEVICE inline const std::byte *plain(near_bytes from) { return from.at; }
+MOORAGE_HOST_DEVICE inline const std::byte *plain(const std::byte *pointer) { return pointer; }
+MOORAGE_HOST_DEVICE inline const std::byte *plain(near_bytes pointer) { return pointer.address; }
 
 // A row of a matrix, with its separate scales and orders. Its values are in place or in shared
 // memory.
@@ -49,64 +49,64 @@ struct reader;
 // ---- memory
 // ---------------------------------------------------------------------------------------
 
-template <class Value, class From>
-MOORAGE_HOST_DEVICE inline Value fetch(From from) {
+template <class Value, class Source>
+MOORAGE_HOST_DEVICE inline Value fetch(Source source) {
 #if defined(__CUDA_ARCH__)
-    if constexpr (std::is_same_v<From, near_bytes>)
-        return *reinterpret_cast<const Value *>(from.at);
+    if constexpr (std::is_same_v<Source, near_bytes>)
+        return *reinterpret_cast<const Value *>(source.address);
     else
-        return __ldg(reinterpret_cast<const Value *>(from));
+        return __ldg(reinterpret_cast<const Value *>(source));
 #else
     Value value;
-    std::memcpy(&value, plain(from), sizeof(value));
+    std::memcpy(&value, plain(source), sizeof(value));
     return value;
 #endif
 }
-template <class From>
-MOORAGE_HOST_DEVICE inline uint32_t load_byte(From from) {
-    return fetch<unsigned char>(from);
+template <class Source>
+MOORAGE_HOST_DEVICE inline uint32_t load_byte(Source source) {
+    return fetch<unsigned char>(source);
 }
-template <uint32_t aligned, class From>
-MOORAGE_HOST_DEVICE inline uint32_t load_half(From from) {
-    if constexpr (aligned % 2 == 0) return fetch<unsigned short>(from);
-    return load_byte(from) | load_byte(from + 1) << 8;
+template <uint32_t aligned, class Source>
+MOORAGE_HOST_DEVICE inline uint32_t load_half(Source source) {
+    if constexpr (aligned % 2 == 0) return fetch<unsigned short>(source);
+    return load_byte(source) | load_byte(source + 1) << 8;
 }
 // Without alignment it may read up to the next border of four bytes.
-template <uint32_t aligned, class From>
-MOORAGE_HOST_DEVICE inline uint32_t load_word(From from) {
+template <uint32_t aligned, class Source>
+MOORAGE_HOST_DEVICE inline uint32_t load_word(Source source) {
 #if defined(__CUDA_ARCH__)
-    if constexpr (aligned % 4 == 0) return fetch<unsigned int>(from);
-    if constexpr (aligned % 2 == 0) return load_half<2>(from) | load_half<2>(from + 2) << 16;
-    const uint32_t off = reinterpret_cast<uintptr_t>(plain(from)) & 3;
-    const uint32_t next = off == 0 ? 0 : fetch<unsigned int>(from - off + 4);
-    return __funnelshift_r(fetch<unsigned int>(from - off), next, off * 8);
+    if constexpr (aligned % 4 == 0) return fetch<unsigned int>(source);
+    if constexpr (aligned % 2 == 0) return load_half<2>(source) | load_half<2>(source + 2) << 16;
+    const uint32_t off = reinterpret_cast<uintptr_t>(plain(source)) & 3;
+    const uint32_t next = off == 0 ? 0 : fetch<unsigned int>(source - off + 4);
+    return __funnelshift_r(fetch<unsigned int>(source - off), next, off * 8);
 #else
-    return fetch<uint32_t>(from);
+    return fetch<uint32_t>(source);
 #endif
 }
-template <uint32_t aligned, class From>
-MOORAGE_HOST_DEVICE inline words16 load_words(From from) {
-    words16 out;
+template <uint32_t aligned, class Source>
+MOORAGE_HOST_DEVICE inline words16 load_words(Source source) {
+    words16 words;
     if constexpr (aligned % 16 == 0) {
 #if defined(__CUDA_ARCH__)
-        const uint4 all = fetch<uint4>(from);
-        out = {{all.x, all.y, all.z, all.w}};
+        const uint4 vector = fetch<uint4>(source);
+        words = {{vector.x, vector.y, vector.z, vector.w}};
 #else
-        out = fetch<words16>(from);
+        words = fetch<words16>(source);
 #endif
     } else {
         MOORAGE_UNROLL
-        for (uint32_t i = 0; i < 4; ++i) out.word[i] = load_word<aligned>(from + 4 * i);
+        for (uint32_t i = 0; i < 4; ++i) words.word[i] = load_word<aligned>(source + 4 * i);
     }
-    return out;
+    return words;
 }
-template <uint32_t aligned, class From>
-MOORAGE_HOST_DEVICE inline float load_f16(From from) {
-    return float_of_f16(static_cast<uint16_t>(load_half<aligned>(from)));
+template <uint32_t aligned, class Source>
+MOORAGE_HOST_DEVICE inline float load_f16(Source source) {
+    return float_of_f16(static_cast<uint16_t>(load_half<aligned>(source)));
 }
-template <class From>
-MOORAGE_HOST_DEVICE inline float load_f32(From from) {
-    return float_of_bits(load_word<1>(from));
+template <class Source>
+MOORAGE_HOST_DEVICE inline float load_f32(Source source) {
+    return float_of_bits(load_word<1>(source));
 }
 
 // ---- codes: a byte each, four in a word
@@ -122,7 +122,7 @@ MOORAGE_HOST_DEVICE inline uint32_t bits_of(uint32_t word, uint32_t low, uint32_
 // Codes minus their zero point. Adding a byte as the lowest bits of 2^23's fraction converts it to
 // float.
 MOORAGE_HOST_DEVICE inline floats4 codes_less(uint32_t codes, float zero) {
-    floats4 out;
+    floats4 values;
     MOORAGE_UNROLL
     for (uint32_t i = 0; i < 4; ++i) {
 #if defined(__CUDA_ARCH__)
@@ -130,20 +130,20 @@ MOORAGE_HOST_DEVICE inline floats4 codes_less(uint32_t codes, float zero) {
 #else
         const uint32_t placed = 0x4b000000u | byte_of(codes, i);
 #endif
-        out.at[i] = float_of_bits(placed) - (8388608.0f + zero);
+        values.value[i] = float_of_bits(placed) - (8388608.0f + zero);
     }
-    return out;
+    return values;
 }
-MOORAGE_HOST_DEVICE inline floats4 times(float scale, floats4 of) {
+MOORAGE_HOST_DEVICE inline floats4 times(float scale, floats4 values) {
     MOORAGE_UNROLL
-    for (uint32_t i = 0; i < 4; ++i) of.at[i] *= scale;
-    return of;
+    for (uint32_t i = 0; i < 4; ++i) values.value[i] *= scale;
+    return values;
 }
 // Adding something to scale times codes loses no bit of the product: it is exact.
-MOORAGE_HOST_DEVICE inline floats4 times_plus(float scale, floats4 of, float offset) {
+MOORAGE_HOST_DEVICE inline floats4 times_plus(float scale, floats4 values, float offset) {
     MOORAGE_UNROLL
-    for (uint32_t i = 0; i < 4; ++i) of.at[i] = scale * of.at[i] + offset;
-    return of;
+    for (uint32_t i = 0; i < 4; ++i) values.value[i] = scale * values.value[i] + offset;
+    return values;
 }
 
 // Sixteen small numbers, with 128 added to each, four in a word.
@@ -151,10 +151,10 @@ struct code_table {
     uint32_t word[4];
 };
 constexpr code_table table_of(const int (&values)[16]) {
-    code_table out{};
+    code_table table{};
     for (uint32_t i = 0; i < 16; ++i)
-        out.word[i / 4] |= static_cast<uint32_t>(values[i] + 128) << i % 4 * 8;
-    return out;
+        table.word[i / 4] |= static_cast<uint32_t>(values[i] + 128) << i % 4 * 8;
+    return table;
 }
 inline constexpr int iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                        1,    13,   25,  38,  53,  69,  89,  113};
@@ -199,11 +199,11 @@ struct reader<weight_type::f32> {
     template <uint32_t aligned>
     MOORAGE_HOST_DEVICE static floats4 run(const stored_row &row, uint32_t span, uint32_t,
                                            uint32_t) {
-        const words16 from = load_stream(row.values + span * 16ull);
-        floats4 out;
+        const words16 words = load_stream(row.values + span * 16ull);
+        floats4 values;
         MOORAGE_UNROLL
-        for (uint32_t i = 0; i < 4; ++i) out.at[i] = float_of_bits(from.word[i]);
-        return out;
+        for (uint32_t i = 0; i < 4; ++i) values.value[i] = float_of_bits(words.word[i]);
+        return values;
     }
     MOORAGE_HOST_DEVICE static float single(const stored_row &row, uint32_t column) {
         return load_f32(row.values + column * 4ull);
@@ -214,19 +214,19 @@ template <class Widened>
 struct short_reader {
     static constexpr uint32_t runs = 2, apart = 4, alignment = 16;
     MOORAGE_HOST_DEVICE static void unit(const stored_row &row, uint32_t span, uint32_t,
-                                         floats4 *out) {
-        const words16 from = load_stream(row.values + span * 16ull);
+                                         floats4 *values) {
+        const words16 words = load_stream(row.values + span * 16ull);
         MOORAGE_UNROLL
         for (uint32_t i = 0; i < 4; ++i) {
-            out[i / 2].at[i % 2 * 2] = Widened::low(from.word[i]);
-            out[i / 2].at[i % 2 * 2 + 1] = Widened::high(from.word[i]);
+            values[i / 2].value[i % 2 * 2] = Widened::low(words.word[i]);
+            values[i / 2].value[i % 2 * 2 + 1] = Widened::high(words.word[i]);
         }
     }
     template <uint32_t aligned>
     MOORAGE_HOST_DEVICE static floats4 run(const stored_row &row, uint32_t span, uint32_t,
                                            uint32_t number) {
-        const std::byte *from = row.values + span * 16ull + number * 8;
-        const uint32_t first = load_word<aligned>(from), second = load_word<aligned>(from + 4);
+        const std::byte *source = row.values + span * 16ull + number * 8;
+        const uint32_t first = load_word<aligned>(source), second = load_word<aligned>(source + 4);
         return {{Widened::low(first), Widened::high(first), Widened::low(second),
                  Widened::high(second)}};
     }
@@ -258,7 +258,7 @@ struct reader<weight_type::fp8> {
     static constexpr uint32_t runs = 1, apart = 4, alignment = 4;
     // Moves exponent and fraction to the place where a float has them. A float's bias is larger by
     // 120.
-    MOORAGE_HOST_DEVICE static float of_code(uint32_t code) {
+    MOORAGE_HOST_DEVICE static float value_of_code(uint32_t code) {
         const uint32_t magnitude = code & 0x7f;
         const float value = float_of_bits(magnitude << 20 | (code & 0x80) << 24) * 0x1p120f;
         return magnitude == 0x7f ? float_of_bits(0x7fc00000u) : value;
@@ -268,17 +268,16 @@ struct reader<weight_type::fp8> {
         return load_f32(row.scales + column / 128 * 4ull);
     }
     template <uint32_t aligned, class Row>
-    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t,
-                                           uint32_t) {
+    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t, uint32_t) {
         const uint32_t codes = load_word<aligned>(row.values + span * 4ull);
-        floats4 out;
+        floats4 values;
         MOORAGE_UNROLL
-        for (uint32_t i = 0; i < 4; ++i) out.at[i] = of_code(byte_of(codes, i));
-        return times(scale(row, span * 4), out);
+        for (uint32_t i = 0; i < 4; ++i) values.value[i] = value_of_code(byte_of(codes, i));
+        return times(scale(row, span * 4), values);
     }
     template <class Row>
     MOORAGE_HOST_DEVICE static float single(const Row &row, uint32_t column) {
-        return of_code(load_byte(row.values + column)) * scale(row, column);
+        return value_of_code(load_byte(row.values + column)) * scale(row, column);
     }
 };
 
@@ -292,10 +291,10 @@ struct reader<weight_type::mxfp4> {
     MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t,
                                            uint32_t number) {
         const uint32_t codes = load_word<aligned>(row.values + span * 4ull) >> 16 * number;
-        floats4 out;
+        floats4 values;
         MOORAGE_UNROLL
-        for (uint32_t i = 0; i < 4; ++i) out.at[i] = float_of_fp4(codes >> 4 * i);
-        return times(float_of_scale(load_byte(row.scales + span / 4)), out);
+        for (uint32_t i = 0; i < 4; ++i) values.value[i] = float_of_fp4(codes >> 4 * i);
+        return times(float_of_scale(load_byte(row.scales + span / 4)), values);
     }
 };
 
@@ -303,8 +302,7 @@ template <>
 struct reader<weight_type::q8_0> {
     static constexpr uint32_t runs = 1, apart = 4, alignment = 2;
     template <uint32_t aligned, class Row>
-    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t,
-                                           uint32_t) {
+    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t, uint32_t) {
         const auto block = row.values + span / 8 * 34ull;
         const uint32_t codes = load_word<aligned>(block + 2 + span % 8 * 4);
         return times(load_f16<aligned>(block), codes_less(codes ^ 0x80808080u, 128));
@@ -313,15 +311,14 @@ struct reader<weight_type::q8_0> {
 
 // 16 bytes of nibbles at `codes`, the low halves first, and the values that precede them in the
 // block.
-template <uint32_t aligned, class From>
-MOORAGE_HOST_DEVICE inline uint32_t nibbles_at(From codes, uint32_t lead,
-                                               uint32_t number) {
+template <uint32_t aligned, class Source>
+MOORAGE_HOST_DEVICE inline uint32_t nibbles_at(Source codes, uint32_t lead, uint32_t number) {
     return bits_of(load_word<aligned>(codes + lead), 4 * number, 15);
 }
 // The fifth bits of the same codes, in the fifth place of each byte: the bits from `first` on, out
 // of 32.
-template <uint32_t aligned, class From>
-MOORAGE_HOST_DEVICE inline uint32_t fifths_at(From word, uint32_t first) {
+template <uint32_t aligned, class Source>
+MOORAGE_HOST_DEVICE inline uint32_t fifths_at(Source word, uint32_t first) {
     const uint32_t four = load_word<aligned>(word) >> first & 15;
     // Moves bit i of the four to bit 8 i + 4.
     return (four * 0x00204081u & 0x01010101u) << 4;
@@ -430,14 +427,15 @@ struct reader<weight_type::int4_ordered> {
     template <uint32_t aligned, class Row>
     MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t lead,
                                            uint32_t number) {
-        floats4 out = codes_less(nibbles_at<aligned>(row.values + span * 16ull, lead, number), 0);
+        floats4 values =
+            codes_less(nibbles_at<aligned>(row.values + span * 16ull, lead, number), 0);
         const uint32_t *groups = row.group_of + span * 32ull + 16 * number + lead;
         MOORAGE_UNROLL
         for (uint32_t i = 0; i < 4; ++i) {
-            const std::byte *own = row.scales + groups[i] * 8ull;
-            out.at[i] = load_f32(own) * (out.at[i] - load_f32(own + 4));
+            const std::byte *group_scale = row.scales + groups[i] * 8ull;
+            values.value[i] = load_f32(group_scale) * (values.value[i] - load_f32(group_scale + 4));
         }
-        return out;
+        return values;
     }
 };
 
@@ -445,9 +443,9 @@ struct reader<weight_type::int4_ordered> {
 // --------------------------------------------------------------------------------------
 
 // Two bits of each value, of 32 bytes for 128 values.
-template <uint32_t aligned, class From>
-MOORAGE_HOST_DEVICE inline uint32_t two_bits_at(From codes, uint32_t half,
-                                                uint32_t lead, uint32_t number) {
+template <uint32_t aligned, class Source>
+MOORAGE_HOST_DEVICE inline uint32_t two_bits_at(Source codes, uint32_t half, uint32_t lead,
+                                                uint32_t number) {
     return bits_of(load_word<aligned>(codes + 32 * half + lead), 2 * number, 3);
 }
 
@@ -459,9 +457,9 @@ struct reader<weight_type::q2_k> {
                                            uint32_t number) {
         const auto block = row.values + span / 2 * 84ull;
         const uint32_t half = span % 2;
-        const uint32_t both = load_byte(block + 8 * half + 2 * number + lead / 16);
-        const float scale = load_f16<aligned>(block + 80) * static_cast<float>(both & 15);
-        const float least = load_f16<aligned>(block + 82) * static_cast<float>(both >> 4);
+        const uint32_t packed = load_byte(block + 8 * half + 2 * number + lead / 16);
+        const float scale = load_f16<aligned>(block + 80) * static_cast<float>(packed & 15);
+        const float least = load_f16<aligned>(block + 82) * static_cast<float>(packed >> 4);
         return times_plus(
             scale, codes_less(two_bits_at<aligned>(block + 16, half, lead, number), 0), -least);
     }
@@ -493,8 +491,8 @@ struct reader<weight_type::q6_k> {
         const auto low = block + 64 * half + number % 2 * 32;
         const uint32_t codes = nibbles_at<aligned>(low, lead, number / 2) |
                                two_bits_at<aligned>(block + 128, half, lead, number) << 4;
-        const uint32_t own = load_byte(block + 192 + 8 * half + 2 * number + lead / 16);
-        const float scale = static_cast<float>(static_cast<int8_t>(own));
+        const uint32_t scale_code = load_byte(block + 192 + 8 * half + 2 * number + lead / 16);
+        const float scale = static_cast<float>(static_cast<int8_t>(scale_code));
         return times(load_f16<aligned>(block + 208) * scale, codes_less(codes, 32));
     }
 };
@@ -521,9 +519,9 @@ struct reader<weight_type::q4_k> {
     MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t lead,
                                            uint32_t number) {
         const auto block = row.values + span / 4 * 144ull;
-        const k_scales by = k_scales_of(load_words<aligned>(block), span % 4 * 2 + number);
+        const k_scales scales = k_scales_of(load_words<aligned>(block), span % 4 * 2 + number);
         const uint32_t codes = nibbles_at<aligned>(block + 16 + span % 4 * 32, lead, number);
-        return times_plus(by.scale, codes_less(codes, 0), -by.least);
+        return times_plus(scales.scale, codes_less(codes, 0), -scales.least);
     }
 };
 template <>
@@ -534,11 +532,11 @@ struct reader<weight_type::q5_k> {
                                            uint32_t number) {
         const auto block = row.values + span / 4 * 176ull;
         const uint32_t group = span % 4 * 2 + number;
-        const k_scales by = k_scales_of(load_words<aligned>(block), group);
+        const k_scales scales = k_scales_of(load_words<aligned>(block), group);
         const uint32_t top = bits_of(load_word<aligned>(block + 16 + lead), group, 1);
         const uint32_t codes =
             nibbles_at<aligned>(block + 48 + span % 4 * 32, lead, number) | top << 4;
-        return times_plus(by.scale, codes_less(codes, 0), -by.least);
+        return times_plus(scales.scale, codes_less(codes, 0), -scales.least);
     }
 };
 template <>

@@ -16,10 +16,11 @@ template <weight_type type>
 inline constexpr uint32_t span_units = reader<type>::apart / 4;
 
 template <weight_type type>
-MOORAGE_HOST_DEVICE inline stored_row row_of(const matrix &of, uint32_t row) {
+MOORAGE_HOST_DEVICE inline stored_row row_of(const matrix &weights, uint32_t row) {
     constexpr uint32_t shared = weight_formats[static_cast<size_t>(type)].scale_rows;
-    return {of.data + row * of.row_bytes,
-            of.scales ? of.scales + row / shared * of.scale_row_bytes : nullptr, of.group_of};
+    return {weights.data + row * weights.row_bytes,
+            weights.scales ? weights.scales + row / shared * weights.scale_row_bytes : nullptr,
+            weights.group_of};
 }
 // Whether the row has the alignment that its format's loads need.
 template <weight_type type, class Row>
@@ -30,24 +31,25 @@ MOORAGE_HOST_DEVICE inline bool is_aligned(const Row &row) {
 // The number-th unit of an aligned row. Run i begins at column number / span_units * span_columns +
 // number % span_units * 4 + i * apart.
 template <weight_type type, class Row>
-MOORAGE_HOST_DEVICE inline void read_unit(const Row &row, uint32_t number, floats4 *out) {
-    using by = reader<type>;
+MOORAGE_HOST_DEVICE inline void read_unit(const Row &row, uint32_t number, floats4 *values) {
+    using format_reader = reader<type>;
     const uint32_t span = number / span_units<type>, lead = number % span_units<type> * 4;
-    if constexpr (requires { by::unit(row, span, lead, out); }) {
-        by::unit(row, span, lead, out);
+    if constexpr (requires { format_reader::unit(row, span, lead, values); }) {
+        format_reader::unit(row, span, lead, values);
     } else {
         MOORAGE_UNROLL
-        for (uint32_t i = 0; i < by::runs; ++i)
-            out[i] = by::template run<by::alignment>(row, span, lead, i);
+        for (uint32_t i = 0; i < format_reader::runs; ++i)
+            values[i] = format_reader::template run<format_reader::alignment>(row, span, lead, i);
     }
 }
 // The four columns from `column` on, a multiple of four. Requires: all of their span is there.
 template <weight_type type, uint32_t aligned, class Row>
 MOORAGE_HOST_DEVICE inline floats4 read_run(const Row &row, uint32_t column) {
-    using by = reader<type>;
+    using format_reader = reader<type>;
     const uint32_t within = column % span_columns<type>;
-    return by::template run<aligned>(row, column / span_columns<type>, within % by::apart,
-                                     within / by::apart);
+    return format_reader::template run<aligned>(row, column / span_columns<type>,
+                                                within % format_reader::apart,
+                                                within / format_reader::apart);
 }
 // One value of a row of any alignment; slow.
 template <weight_type type, class Row>
@@ -56,21 +58,22 @@ MOORAGE_HOST_DEVICE inline float read_single(const Row &row, uint32_t column) {
         return reader<type>::single(row, column);
     } else {
         const floats4 four = read_run<type, 1>(row, column / 4 * 4);
-        float out = four.at[0];
+        float value = four.value[0];
         // Indexed by constants, so that it stays in registers.
         MOORAGE_UNROLL
-        for (uint32_t n = 1; n < 4; ++n) out = column % 4 == n ? four.at[n] : out;
-        return out;
+        for (uint32_t n = 1; n < 4; ++n) value = column % 4 == n ? four.value[n] : value;
+        return value;
     }
 }
 
 // One value of a type that is only known at run time.
 template <size_t index = 0>
-MOORAGE_HOST_DEVICE inline float weight_of(const matrix &of, uint32_t row, uint32_t column) {
+MOORAGE_HOST_DEVICE inline float weight_of(const matrix &weights, uint32_t row, uint32_t column) {
     if constexpr (index < weight_format_count) {
         constexpr weight_type candidate = weight_formats[index].type;
-        if (of.type == candidate) return read_single<candidate>(row_of<candidate>(of, row), column);
-        return weight_of<index + 1>(of, row, column);
+        if (weights.type == candidate)
+            return read_single<candidate>(row_of<candidate>(weights, row), column);
+        return weight_of<index + 1>(weights, row, column);
     } else {
         return 0;
     }
@@ -107,30 +110,30 @@ template <weight_type type, uint32_t tokens_max, uint32_t count, class Row>
 MOORAGE_HOST_DEVICE inline void add_rows(const numbers<Row, count> &rows, uint32_t begin,
                                          uint32_t end, uint32_t lane,
                                          const token_inputs<tokens_max> &inputs, float *sums) {
-    using by = reader<type>;
+    using format_reader = reader<type>;
     constexpr uint32_t span = span_columns<type>, units = span_units<type>;
     uint32_t done = begin;
     bool aligned = inputs.aligned && begin % span == 0;
     MOORAGE_UNROLL
-    for (uint32_t r = 0; r < count; ++r) aligned = aligned && is_aligned<type>(rows.at[r]);
+    for (uint32_t r = 0; r < count; ++r) aligned = aligned && is_aligned<type>(rows.value[r]);
     if (aligned) {
         const uint32_t last = end / span * units;
         const auto add = [&](uint32_t unit) {
-            floats4 values[count][by::runs];
+            floats4 values[count][format_reader::runs];
             MOORAGE_UNROLL
-            for (uint32_t r = 0; r < count; ++r) read_unit<type>(rows.at[r], unit, values[r]);
+            for (uint32_t r = 0; r < count; ++r) read_unit<type>(rows.value[r], unit, values[r]);
             MOORAGE_UNROLL
             for (uint32_t token = 0; token < tokens_max; ++token) {
                 if (!has_token(inputs, token)) break;
                 const float *input =
                     inputs.base + inputs.offset[token] + column_of_unit<type>(unit);
                 MOORAGE_UNROLL
-                for (uint32_t i = 0; i < by::runs; ++i) {
-                    const floats4 four = load4(input + i * by::apart);
+                for (uint32_t i = 0; i < format_reader::runs; ++i) {
+                    const floats4 four = load4(input + i * format_reader::apart);
                     MOORAGE_UNROLL
                     for (uint32_t n = 0; n < 4; ++n) MOORAGE_UNROLL
                     for (uint32_t r = 0; r < count; ++r)
-                        sums[r * tokens_max + token] += values[r][i].at[n] * four.at[n];
+                        sums[r * tokens_max + token] += values[r][i].value[n] * four.value[n];
                 }
             }
         };
@@ -150,14 +153,15 @@ MOORAGE_HOST_DEVICE inline void add_rows(const numbers<Row, count> &rows, uint32
     for (uint32_t column = done + lane; column < end; column += lanes) {
         numbers<float, count> values;
         MOORAGE_UNROLL
-        for (uint32_t r = 0; r < count; ++r) values.at[r] = read_single<type>(rows.at[r], column);
+        for (uint32_t r = 0; r < count; ++r)
+            values.value[r] = read_single<type>(rows.value[r], column);
         MOORAGE_UNROLL
         for (uint32_t token = 0; token < tokens_max; ++token) {
             if (!has_token(inputs, token)) break;
             const float input = inputs.base[inputs.offset[token] + column];
             MOORAGE_UNROLL
             for (uint32_t r = 0; r < count; ++r)
-                sums[r * tokens_max + token] += values.at[r] * input;
+                sums[r * tokens_max + token] += values.value[r] * input;
         }
     }
 }
@@ -169,21 +173,21 @@ template <weight_type type, uint32_t tokens_max, uint32_t parts, class Row>
 MOORAGE_HOST_DEVICE inline void add_parts(const Row &row, uint32_t begin, uint32_t step,
                                           uint32_t end, uint32_t lane,
                                           const token_inputs<tokens_max> &inputs, float *sums) {
-    using by = reader<type>;
+    using format_reader = reader<type>;
     constexpr uint32_t span = span_columns<type>, units = span_units<type>;
     uint32_t done = begin;
     if (inputs.aligned && is_aligned<type>(row) && begin % span == 0 && step % span == 0 &&
         end - begin >= span) {
-        const uint32_t from = begin / span * units, each = step / span * units;
+        const uint32_t first_unit = begin / span * units, part_units = step / span * units;
         const uint32_t last = end / span * units;
-        for (uint32_t unit = lane; unit < each; unit += lanes) {
+        for (uint32_t unit = lane; unit < part_units; unit += lanes) {
             // Loads from device memory come first. Values in shared memory are read when they are
             // needed.
             constexpr uint32_t kept = is_near<Row> ? 1 : parts;
-            floats4 values[kept][by::runs];
+            floats4 values[kept][format_reader::runs];
             const auto read = [&](uint32_t p) {
-                const uint32_t at = from + p * each + unit;
-                read_unit<type>(row, at < last ? at : from, values[p % kept]);
+                const uint32_t unit_index = first_unit + p * part_units + unit;
+                read_unit<type>(row, unit_index < last ? unit_index : first_unit, values[p % kept]);
             };
             MOORAGE_UNROLL
             for (uint32_t p = 0; p < parts && kept == parts; ++p) read(p);
@@ -193,18 +197,19 @@ MOORAGE_HOST_DEVICE inline void add_parts(const Row &row, uint32_t begin, uint32
                 MOORAGE_UNROLL
                 for (uint32_t p = 0; p < parts; ++p) {
                     if (kept != parts) read(p);
-                    const uint32_t at = from + p * each + unit;
-                    const float *input = inputs.base + inputs.offset[token] +
-                                         column_of_unit<type>(at < last ? at : from);
+                    const uint32_t unit_index = first_unit + p * part_units + unit;
+                    const float *input =
+                        inputs.base + inputs.offset[token] +
+                        column_of_unit<type>(unit_index < last ? unit_index : first_unit);
                     float sum = sums[p * tokens_max + token];
                     MOORAGE_UNROLL
-                    for (uint32_t i = 0; i < by::runs; ++i) {
-                        const floats4 four = load4(input + i * by::apart);
+                    for (uint32_t i = 0; i < format_reader::runs; ++i) {
+                        const floats4 four = load4(input + i * format_reader::apart);
                         MOORAGE_UNROLL
                         for (uint32_t n = 0; n < 4; ++n)
-                            sum += values[p % kept][i].at[n] * four.at[n];
+                            sum += values[p % kept][i].value[n] * four.value[n];
                     }
-                    if (at < last) sums[p * tokens_max + token] = sum;
+                    if (unit_index < last) sums[p * tokens_max + token] = sum;
                 }
             }
         }
@@ -236,10 +241,10 @@ MOORAGE_HOST_DEVICE inline float activated(activation_kind kind, float limit, fl
                    (1 + tanhf(0.79788456f * (gate + 0.044715f * gate * gate * gate))) * up;
         case activation_kind::clamped_swiglu: {
             // 1, unless one of them is not finite: the limits would hide that.
-            const float one = 1 + ((gate - gate) + (up - up));
-            const float low = gate < limit ? gate : limit;
-            const float both = up > limit ? limit : up < -limit ? -limit : up;
-            return (both + one) * low * sigmoid(1.702f * low);
+            const float one_or_nan = 1 + ((gate - gate) + (up - up));
+            const float clamped_gate = gate < limit ? gate : limit;
+            const float clamped_up = up > limit ? limit : up < -limit ? -limit : up;
+            return (clamped_up + one_or_nan) * clamped_gate * sigmoid(1.702f * clamped_gate);
         }
     }
     return 0;

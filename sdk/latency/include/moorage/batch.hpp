@@ -61,7 +61,7 @@ public:
     batch_model(const moorage_cluster &cluster, const moorage_demand &demand);
 
     // Whether some batch has more than one token.
-    bool any() const { return any_; }
+    bool any() const { return has_batches_; }
     // Mean number of tokens per pass, over all passes of the entry's homes.
     double batch(uint32_t entry) const { return batch_[entry]; }
     // Seconds a token, mean over all homes, that the entry's homes add in the layer that begins
@@ -81,11 +81,11 @@ private:
     };
     // Probability that at least one of `tokens` tokens chooses what one token chooses with
     // probability f.
-    static double some_of(double f, double tokens) {
+    static double pass_chance(double f, double tokens) {
         return f >= 1 ? 1 : 1 - std::pow(1 - f, tokens);
     }
     void read_homes();
-    void read_some();
+    void read_pass_chances();
     template <class Holders>
     void add_expert(uint32_t x, uint32_t entry, const Holders &holders) const;
     void add_work(uint32_t x, uint32_t entry, uint32_t server, uint32_t device, double part) const;
@@ -98,7 +98,7 @@ private:
     moorage_cluster cluster_;
     moorage_demand demand_;
     uint32_t experts_, entries_ = 0;
-    bool any_ = false, serial_, each_, shared_;
+    bool has_batches_ = false, serial_, returns_each_, shared_;
     std::vector<uint32_t> expert_model_, entry_server_, server_entry_;
     std::vector<double> weight_, batch_;  // [entries]
     std::vector<double> together_;        // [entries] B, of passes with more than one token
@@ -106,7 +106,7 @@ private:
                                           // s
     std::vector<double> share_;           // [entries, M] share of the entry's tokens
     std::vector<double> chosen_;          // [entries, X] f, among the model's tokens
-    std::vector<double> some_;            // [entries, X] p, for a pass of B tokens
+    std::vector<double> pass_chance_;     // [entries, X] p, for a pass of B tokens
     // State of the layer that is being added up.
     mutable uint32_t model_ = 0;
     mutable std::vector<server_sum> sums_;                   // [N + 1], the cloud last
@@ -121,12 +121,13 @@ inline batch_model::batch_model(const moorage_cluster &cluster, const moorage_de
       demand_(demand),
       experts_(demand.host_model_first[demand.models]),
       serial_((cluster.flags & MOORAGE_CALLS_SERIAL) != 0),
-      each_((cluster.flags & MOORAGE_RETURNS_EACH) != 0),
+      returns_each_((cluster.flags & MOORAGE_RETURNS_EACH) != 0),
       shared_((cluster.flags & MOORAGE_LINKS_SHARED) != 0),
       server_entry_(cluster.servers, none) {
     for (uint32_t h = 0; h < demand.homes; ++h)
-        any_ = any_ || (demand.host_home_batch[h] > 1 && demand.host_home_tokens_per_s[h] > 0);
-    if (!any_) return;
+        has_batches_ =
+            has_batches_ || (demand.host_home_batch[h] > 1 && demand.host_home_tokens_per_s[h] > 0);
+    if (!has_batches_) return;
     for (uint32_t h = 0; h < cluster.homes; ++h) server_entry_[cluster.host_home_server[h]] = 0;
     for (uint32_t n = 0; n < cluster.servers; ++n) {
         if (server_entry_[n] == none) continue;
@@ -145,18 +146,19 @@ inline void batch_model::read_homes() {
     std::vector<double> passes(entries_, 0);
     share_.assign(size_t{entries_} * demand_.models, 0);
     chosen_.assign(size_t{experts_} * entries_, 0);
-    double all = 0;
-    for (uint32_t h = 0; h < demand_.homes; ++h) all += demand_.host_home_tokens_per_s[h];
+    double tokens_per_s = 0;
+    for (uint32_t h = 0; h < demand_.homes; ++h) tokens_per_s += demand_.host_home_tokens_per_s[h];
     const double *singles = MOORAGE_HAS(&demand_, moorage_demand, host_home_single_share)
                                 ? demand_.host_home_single_share
                                 : nullptr;
     for (uint32_t h = 0; h < demand_.homes; ++h) {
-        const double weight = all > 0 ? demand_.host_home_tokens_per_s[h] / all : 0;
+        const double weight =
+            tokens_per_s > 0 ? demand_.host_home_tokens_per_s[h] / tokens_per_s : 0;
         const uint32_t e = server_entry_[cluster_.host_home_server[h]];
         weight_[e] += weight;
-        const double of_home = weight / demand_.host_home_batch[h];
-        passes[e] += of_home;
-        many_share_[e] += of_home * (1 - (singles ? singles[h] : 0));
+        const double home_passes = weight / demand_.host_home_batch[h];
+        passes[e] += home_passes;
+        many_share_[e] += home_passes * (1 - (singles ? singles[h] : 0));
         for (uint32_t m = 0; m < demand_.models; ++m)
             share_[size_t{e} * demand_.models + m] +=
                 weight * demand_.host_home_model[size_t{h} * demand_.models + m];
@@ -178,18 +180,19 @@ inline void batch_model::read_homes() {
             chosen = tokens > 0 ? std::min(1.0, chosen / tokens) : 0;
         }
     }
-    read_some();
+    read_pass_chances();
 }
 
 // Entries with equal demand, as drawn statistics have, are computed once.
-inline void batch_model::read_some() {
-    some_.resize(chosen_.size());
+inline void batch_model::read_pass_chances() {
+    pass_chance_.resize(chosen_.size());
     for (uint32_t e = 0; e < entries_; ++e)
         for (uint32_t x = 0; x < experts_; ++x) {
-            const size_t at = size_t{e} * experts_ + x;
-            const bool alike =
-                e > 0 && together_[e] == together_[e - 1] && chosen_[at] == chosen_[at - experts_];
-            some_[at] = alike ? some_[at - experts_] : some_of(chosen_[at], together_[e]);
+            const size_t pair = size_t{e} * experts_ + x;
+            const bool alike = e > 0 && together_[e] == together_[e - 1] &&
+                               chosen_[pair] == chosen_[pair - experts_];
+            pass_chance_[pair] =
+                alike ? pass_chance_[pair - experts_] : pass_chance(chosen_[pair], together_[e]);
         }
 }
 
@@ -197,16 +200,16 @@ inline void batch_model::add_work(uint32_t x, uint32_t entry, uint32_t server, u
                                   double part) const {
     const size_t chosen = size_t{entry} * experts_ + x;
     const double f = part * chosen_[chosen], tokens = together_[entry];
-    const size_t at = size_t{device} * cluster_.models + model_;
-    const double call_s = cluster_.host_device_call_s[at];
-    const double some = part == 1 ? some_[chosen] : some_of(f, tokens);
-    auto &[many, one] = device_[device];
-    many += some * call_s + (tokens * f - some) * cluster_.host_device_token_s[at];
-    one += f * call_s;
+    const size_t index = size_t{device} * cluster_.models + model_;
+    const double call_s = cluster_.host_device_call_s[index];
+    const double chance = part == 1 ? pass_chance_[chosen] : pass_chance(f, tokens);
+    auto &[many, single] = device_[device];
+    many += chance * call_s + (tokens * f - chance) * cluster_.host_device_token_s[index];
+    single += f * call_s;
     server_sum &sum = sums_[server];
     if (sum.returns == 0) touched_.push_back(server);
     sum.missed *= 1 - f, sum.returns += f;
-    sum.work[0] = std::max(sum.work[0], many), sum.work[1] = std::max(sum.work[1], one);
+    sum.work[0] = std::max(sum.work[0], many), sum.work[1] = std::max(sum.work[1], single);
 }
 
 // Assigns an expert to its nearest holders: the home's own server, or those that take least for it
@@ -215,9 +218,9 @@ template <class Holders>
 void batch_model::add_expert(uint32_t x, uint32_t entry, const Holders &holders) const {
     const double f = chosen_[size_t{entry} * experts_ + x];
     if (f <= 0) return;
-    const uint32_t own = entry_server_[entry];
-    if (const uint32_t device = holders.at(x, own); device != none)
-        return add_work(x, entry, own, device, 1);
+    const uint32_t own_server = entry_server_[entry];
+    if (const uint32_t device = holders.at(x, own_server); device != none)
+        return add_work(x, entry, own_server, device, 1);
     near_.clear();
     double least = std::numeric_limits<double>::infinity();
     holders.each(x, [&](uint32_t n, uint32_t device) {
@@ -240,44 +243,44 @@ void batch_model::add_expert(uint32_t x, uint32_t entry, const Holders &holders)
 
 // Latency of a message there and one back, without their bytes.
 inline double batch_model::latency_s(uint32_t entry, uint32_t server) const {
-    const uint32_t own = entry_server_[entry];
-    if (server == own) return 0;
+    const uint32_t own_server = entry_server_[entry];
+    if (server == own_server) return 0;
     if (server == cluster_.servers)
-        return cluster_.host_cloud_s ? 2 * cluster_.host_cloud_s[own] : 0;
-    return cluster_.host_link_s[size_t{own} * cluster_.servers + server] +
-           cluster_.host_link_s[size_t{server} * cluster_.servers + own];
+        return cluster_.host_cloud_s ? 2 * cluster_.host_cloud_s[own_server] : 0;
+    return cluster_.host_link_s[size_t{own_server} * cluster_.servers + server] +
+           cluster_.host_link_s[size_t{server} * cluster_.servers + own_server];
 }
 
 // Time of one hidden state there and back.
 inline double batch_model::trip_s(uint32_t entry, uint32_t server) const {
-    const uint32_t own = entry_server_[entry];
-    const size_t to = size_t{own} * cluster_.servers + server;
-    const size_t from = size_t{server} * cluster_.servers + own;
+    const uint32_t own_server = entry_server_[entry];
+    const size_t there_link = size_t{own_server} * cluster_.servers + server;
+    const size_t back_link = size_t{server} * cluster_.servers + own_server;
     const auto bytes = static_cast<double>(demand_.host_hidden_bytes[model_]);
-    const double there = cluster_.host_link_bytes_per_s[to];
-    const double back = cluster_.host_link_bytes_per_s[from];
-    if (!(there > 0) || !(back > 0)) return std::numeric_limits<double>::infinity();
-    return latency_s(entry, server) + bytes / there + bytes / back;
+    const double there_rate = cluster_.host_link_bytes_per_s[there_link];
+    const double back_rate = cluster_.host_link_bytes_per_s[back_link];
+    if (!(there_rate > 0) || !(back_rate > 0)) return std::numeric_limits<double>::infinity();
+    return latency_s(entry, server) + bytes / there_rate + bytes / back_rate;
 }
 
 // Time of the hidden states of `tokens` tokens there and back; for the cloud too, if there is one.
 inline double batch_model::messages_s(uint32_t entry, uint32_t server, double tokens) const {
-    const uint32_t own = entry_server_[entry];
-    if (server == own) return 0;
+    const uint32_t own_server = entry_server_[entry];
+    if (server == own_server) return 0;
     const auto bytes = static_cast<double>(demand_.host_hidden_bytes[model_]);
     const server_sum &sum = sums_[server];
-    const double called = 1 - sum.missed, returned = each_ ? sum.returns : called;
-    double there = 0, back = 0;
+    const double called = 1 - sum.missed, returned = returns_each_ ? sum.returns : called;
+    double there_rate = 0, back_rate = 0;
     if (server < cluster_.servers) {
-        there = cluster_.host_link_bytes_per_s[size_t{own} * cluster_.servers + server];
-        back = cluster_.host_link_bytes_per_s[size_t{server} * cluster_.servers + own];
+        there_rate = cluster_.host_link_bytes_per_s[size_t{own_server} * cluster_.servers + server];
+        back_rate = cluster_.host_link_bytes_per_s[size_t{server} * cluster_.servers + own_server];
     } else if (cluster_.host_cloud_s) {
-        there = cluster_.host_cloud_up_bytes_per_s[own];
-        back = cluster_.host_cloud_down_bytes_per_s[own];
+        there_rate = cluster_.host_cloud_up_bytes_per_s[own_server];
+        back_rate = cluster_.host_cloud_down_bytes_per_s[own_server];
     } else {
         return 0;
     }
-    return tokens * bytes * (called / there + returned / back);
+    return tokens * bytes * (called / there_rate + returned / back_rate);
 }
 
 // Expected time of the longest of `called_`. The servers are called independently of each other.
@@ -293,18 +296,19 @@ inline double batch_model::longest_s() const {
 
 // F of the layer that was added up. `which`: 0 for B tokens, 1 for one token.
 inline double batch_model::layer_s(uint32_t entry, double tokens, size_t which) const {
-    double all = 0, messages = 0;
+    double sum = 0, messages = 0;
     called_.clear();
     for (const uint32_t n : touched_) {
         const double missed = sums_[n].missed;
-        const double some = 1 - (tokens == 1 ? missed : std::pow(missed, tokens));
+        const double chance = 1 - (tokens == 1 ? missed : std::pow(missed, tokens));
         const double sent = messages_s(entry, n, tokens), work = sums_[n].work[which];
         messages += sent;
-        all += some * latency_s(entry, n) + sent + work;
-        if (!serial_ && some > 0)
-            called_.emplace_back(latency_s(entry, n) + ((shared_ ? 0 : sent) + work) / some, some);
+        sum += chance * latency_s(entry, n) + sent + work;
+        if (!serial_ && chance > 0)
+            called_.emplace_back(latency_s(entry, n) + ((shared_ ? 0 : sent) + work) / chance,
+                                 chance);
     }
-    if (serial_) return all;
+    if (serial_) return sum;
     return shared_ ? longest_s() + messages : longest_s();
 }
 
@@ -317,10 +321,10 @@ double batch_model::extra_s(uint32_t entry, uint32_t first, const Holders &holde
     touched_.clear();
     for (uint32_t x = first; x < first + demand_.host_model_experts[model_]; ++x)
         add_expert(x, entry, holders);
-    const double more = layer_s(entry, tokens, 0) - layer_s(entry, 1, 1);
+    const double added = layer_s(entry, tokens, 0) - layer_s(entry, 1, 1);
     for (const uint32_t n : touched_) sums_[n] = {};
     std::fill(device_.begin(), device_.end(), std::pair(0.0, 0.0));
-    return share * std::max(0.0, more) / batch_[entry];
+    return share * std::max(0.0, added) / batch_[entry];
 }
 
 }  // namespace moorage

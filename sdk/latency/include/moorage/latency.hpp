@@ -96,13 +96,13 @@ public:
     // Whether sets chosen together count. The gains of experts that share no set are independent.
     bool grouped() const { return grouped_; }
     // Tells what a copy of `expert` on a device of a server without one can add to the gains of the
-    // experts chosen with it, set by set. Calls `each(other, servers, most_s)` for every other
+    // experts chosen with it, set by set. Calls `visit(other, servers, most_s)` for every other
     // expert whose gains can change. add() raises the gain of a copy of `other` on server n by at
     // most the sum of most_s over the calls in which `servers` has bit n or is all_servers.
     // Requires: messages_dominate().
     static constexpr uint64_t all_servers = ~uint64_t{0};
     template <class Each>
-    void for_raised(uint32_t expert, uint32_t device, Each each) const;
+    void for_raised(uint32_t expert, uint32_t device, Each visit) const;
     // Upper bound of what a copy of the expert saves under any placement.
     double gain_most(uint32_t expert) const;
     // Bounds of gain() of a copy on each server, [N]. Values of servers that have the expert mean
@@ -117,7 +117,7 @@ public:
     bool messages_dominate() const { return messages_dominate_; }
     // The terms of token_s(), for policies with their own accounts. fixed_s() is the part that no
     // placement changes. single_weight() covers layers in which homes of a server miss this expert
-    // alone. for_sets() gives the sets that are missed together: each(server of the homes, weight,
+    // alone. for_sets() gives the sets that are missed together: visit(server of the homes, weight,
     // numbers).
     double fixed_s() const { return constant_s_; }
     double single_weight(uint32_t expert, uint32_t server) const {
@@ -125,17 +125,17 @@ public:
         return entry == none ? 0 : single_weight_[size_t{expert} * entries_ + entry];
     }
     template <class Each>
-    void for_sets(Each each) const;
+    void for_sets(Each visit) const;
 
     // The placement.
     void clear();
     void add(uint32_t expert, uint32_t device);  // no effect if it is there
-    // Like add(). Also calls `each(other, server, change_s)` with the change, set by set, in the
+    // Like add(). Also calls `visit(other, server, change_s)` with the change, set by set, in the
     // gains of the experts chosen together with it. The gain is that of a copy on the device
     // `target(other, server)`. target returns none if the server already has the other expert, or
     // if the gain is not needed.
     template <class Target, class Each>
-    void add_telling(uint32_t expert, uint32_t device, Target target, Each each);
+    void add_telling(uint32_t expert, uint32_t device, Target target, Each visit);
     void remove(uint32_t expert, uint32_t device);  // no effect if it is not there
     void assign(std::span<const moorage_copy> copies);
     bool holds(uint32_t expert, uint32_t server) const {
@@ -165,10 +165,10 @@ private:
     struct change {
         uint32_t server = none, device = none, mask = 0;
     };
-    static uint64_t with_change(uint64_t holders, const change &with) {
-        if (with.server == none) return 0;
-        const uint64_t bit = uint64_t{1} << with.server;
-        return with.device == none ? holders & ~bit : holders | bit;
+    static uint64_t with_change(uint64_t holders, const change &deviation) {
+        if (deviation.server == none) return 0;
+        const uint64_t bit = uint64_t{1} << deviation.server;
+        return deviation.device == none ? holders & ~bit : holders | bit;
     }
     // Time of an expert that is the only missing one of its layer, and where it is found.
     enum : uint8_t { not_found, found_far, found_near };
@@ -177,16 +177,17 @@ private:
         uint8_t found;
     };
     // Experts of one layer that a home misses, with their holders.
-    struct sought {
-        sought(uint32_t of, uint32_t from, std::span<const uint32_t> set, const change &deviation)
-            : model(of),
-              entry(from),
+    struct missed_experts {
+        missed_experts(uint32_t model_index, uint32_t entry_index, std::span<const uint32_t> set,
+                       const change &deviation)
+            : model(model_index),
+              entry(entry_index),
               count(static_cast<uint32_t>(set.size())),
               experts(set.data()),
-              with(deviation) {}
+              deviation(deviation) {}
         uint32_t model, entry, count;
         const uint32_t *experts;
-        change with;
+        change deviation;
         uint32_t found = 0;                // two bits an expert: not_found, found_far, found_near
         std::array<uint64_t, 16> holders;  // of the first `count`; not zeroed, because this is the
                                            // hot path
@@ -235,41 +236,51 @@ private:
     }
     uint32_t fastest_copy(uint32_t expert, uint32_t server, uint32_t except) const;
 
-    single single_s(uint32_t expert, uint32_t entry, const change &with) const;
+    single single_s(uint32_t expert, uint32_t entry, const change &deviation) const;
     void set_singles(uint32_t expert);
-    double singles_difference(uint32_t expert, const change &with) const;
+    double singles_difference(uint32_t expert, const change &deviation) const;
     double plain_difference(uint32_t term, uint32_t position, uint32_t server) const;
-    double terms_difference(uint32_t expert, const change &with) const;
-    double term_s(uint32_t term, const change &with) const;
-    double layer_s(sought &of) const;
-    double serial_s(const sought &of, std::span<const uint32_t> rest, uint64_t all) const;
-    uint64_t worth_calling(const sought &of, std::span<const uint32_t> rest, uint64_t all) const;
-    double added_s(const sought &of, std::span<const uint32_t> rest, uint64_t all) const;
-    double forced_s(const sought &of, std::span<const uint32_t> rest, uint64_t all) const;
-    double assigned_s(const sought &of, std::span<const uint32_t> rest, uint64_t all) const;
-    double nearest_s(const sought &of, std::span<const uint32_t> rest, uint64_t allowed) const;
-    double shared_s(const sought &of, std::span<const uint32_t> rest, uint64_t all) const;
+    double terms_difference(uint32_t expert, const change &deviation) const;
+    double term_s(uint32_t term, const change &deviation) const;
+    double layer_s(missed_experts &missed) const;
+    double serial_s(const missed_experts &missed, std::span<const uint32_t> rest,
+                    uint64_t servers) const;
+    uint64_t worth_calling(const missed_experts &missed, std::span<const uint32_t> rest,
+                           uint64_t servers) const;
+    double added_s(const missed_experts &missed, std::span<const uint32_t> rest,
+                   uint64_t servers) const;
+    double forced_s(const missed_experts &missed, std::span<const uint32_t> rest,
+                    uint64_t servers) const;
+    double assigned_s(const missed_experts &missed, std::span<const uint32_t> rest,
+                      uint64_t servers) const;
+    double nearest_s(const missed_experts &missed, std::span<const uint32_t> rest,
+                     uint64_t allowed) const;
+    double shared_s(const missed_experts &missed, std::span<const uint32_t> rest,
+                    uint64_t servers) const;
     // How long the messages of a server's part keep the home's server from sending or receiving.
-    double line_s(const sought &of, uint32_t server, size_t count) const;
-    double server_s(const sought &of, uint32_t server, std::span<const uint32_t> served) const;
-    double compute_s(const sought &of, uint32_t server, std::span<const uint32_t> served) const;
-    uint32_t device_at(const sought &of, uint32_t position, uint32_t server) const {
-        if (server == of.with.server && (of.with.mask >> position & 1) != 0) return of.with.device;
-        return serving_[size_t{of.experts[position]} * servers_ + server];
+    double line_s(const missed_experts &missed, uint32_t server, size_t count) const;
+    double server_s(const missed_experts &missed, uint32_t server,
+                    std::span<const uint32_t> served) const;
+    double compute_s(const missed_experts &missed, uint32_t server,
+                     std::span<const uint32_t> served) const;
+    uint32_t device_at(const missed_experts &missed, uint32_t position, uint32_t server) const {
+        if (server == missed.deviation.server && (missed.deviation.mask >> position & 1) != 0)
+            return missed.deviation.device;
+        return serving_[size_t{missed.experts[position]} * servers_ + server];
     }
     void refresh(uint32_t expert);
     static uint64_t mixed(uint64_t x);
     void begin_known();
-    uint64_t code_with(uint32_t expert, uint32_t entry, const change &with) const;
-    double known_s(uint32_t term, uint64_t key, const change &with) const;
+    uint64_t code_with(uint32_t expert, uint32_t entry, const change &deviation) const;
+    double known_s(uint32_t term, uint64_t key, const change &deviation) const;
     void move_terms(uint32_t expert, bool at_once);
     template <class Target, class Each>
     void tell_partners(uint32_t expert, uint64_t entries, double sign, Target target,
-                       Each each) const;
+                       Each visit) const;
     struct home_sums {
         double token_s = 0, calls = 0, remote = 0;
     };
-    void add_frequencies(uint32_t home, uint32_t begin, uint32_t end, home_sums &to) const;
+    void add_frequencies(uint32_t home, uint32_t begin, uint32_t end, home_sums &sums) const;
     double home_s(uint32_t home) const;
     class holder_view;
     double batch_token_s(const batch_model &batches) const;
@@ -278,7 +289,7 @@ private:
     moorage_demand demand_;
     uint32_t servers_, devices_, experts_, entries_ = 0;
     size_t server_words_, device_words_;
-    bool serial_, each_, shared_, grouped_, messages_dominate_;
+    bool serial_, returns_each_, shared_, grouped_, messages_dominate_;
     std::vector<uint32_t> server_device_;  // [N + 1]
     std::vector<uint32_t> entry_server_;   // [entries] servers that some home enters by
     std::vector<uint32_t> server_entry_;   // [N]
@@ -325,13 +336,13 @@ private:
     // code. The code of an expert, seen from an entry, is the sum over the devices that would serve
     // it. The key of a set is the sum over its experts' codes, each times a random factor of the
     // position. Two different sets share a key with a probability of 2^-64.
-    struct known {
+    struct remembered_time {
         uint64_t key = 0;
         double seconds = 0;
     };
     std::vector<uint64_t> device_code_, place_code_;  // [G], [16]
     std::vector<uint64_t> code_;                      // [X, entries]
-    mutable std::vector<known> known_;
+    mutable std::vector<remembered_time> known_;
     uint32_t known_shift_ = 0;
 };
 

@@ -19,10 +19,10 @@ inline latency_model::latency_model(const moorage_cluster &cluster, const moorag
       server_words_((size_t{servers_} + 63) / 64),
       device_words_((size_t{devices_} + 63) / 64),
       serial_((cluster.flags & MOORAGE_CALLS_SERIAL) != 0),
-      each_((cluster.flags & MOORAGE_RETURNS_EACH) != 0),
+      returns_each_((cluster.flags & MOORAGE_RETURNS_EACH) != 0),
       shared_((cluster.flags & MOORAGE_LINKS_SHARED) != 0 && !serial_),
       grouped_(demand.calls != 0 && servers_ <= 64),
-      messages_dominate_(serial_ && each_) {
+      messages_dominate_(serial_ && returns_each_) {
     server_device_.assign(size_t{servers_} + 1, 0);
     for (uint32_t d = 0; d < devices_; ++d) ++server_device_[server_of(d) + 1];
     for (uint32_t n = 0; n < servers_; ++n) server_device_[n + 1] += server_device_[n];
@@ -55,33 +55,34 @@ inline void latency_model::read_timing() {
         const auto bytes = static_cast<double>(demand_.host_hidden_bytes[m]);
         double longest_s = 0;
         for (uint32_t e = 0; e < entries_; ++e) {
-            const uint32_t at = entry_server_[e];
+            const uint32_t own_server = entry_server_[e];
             for (uint32_t n = 0; n < servers_; ++n) {
-                const size_t to = size_t{at} * servers_ + n, from = size_t{n} * servers_ + at;
-                double &there = there_s_[pair(m, e) * servers_ + n];
-                double &back = back_s_[pair(m, e) * servers_ + n];
-                if (n == at) {
-                    there = back = 0;
+                const size_t there_link = size_t{own_server} * servers_ + n,
+                             back_link = size_t{n} * servers_ + own_server;
+                double &there_s = there_s_[pair(m, e) * servers_ + n];
+                double &back_s = back_s_[pair(m, e) * servers_ + n];
+                if (n == own_server) {
+                    there_s = back_s = 0;
                 } else {
-                    there = message_s(bytes, cluster_.host_link_bytes_per_s[to],
-                                      cluster_.host_link_s[to]);
-                    back = message_s(bytes, cluster_.host_link_bytes_per_s[from],
-                                     cluster_.host_link_s[from]);
+                    there_s = message_s(bytes, cluster_.host_link_bytes_per_s[there_link],
+                                        cluster_.host_link_s[there_link]);
+                    back_s = message_s(bytes, cluster_.host_link_bytes_per_s[back_link],
+                                       cluster_.host_link_s[back_link]);
                 }
-                if (shared_ && n != at) {
+                if (shared_ && n != own_server) {
                     there_line_s_[pair(m, e) * servers_ + n] =
-                        message_s(bytes, cluster_.host_link_bytes_per_s[to], 0);
+                        message_s(bytes, cluster_.host_link_bytes_per_s[there_link], 0);
                     back_line_s_[pair(m, e) * servers_ + n] =
-                        message_s(bytes, cluster_.host_link_bytes_per_s[from], 0);
+                        message_s(bytes, cluster_.host_link_bytes_per_s[back_link], 0);
                 }
-                const bool reached = there + back < std::numeric_limits<double>::infinity();
+                const bool reached = there_s + back_s < std::numeric_limits<double>::infinity();
                 if (reached && n < 64) reach_[e] |= uint64_t{1} << n;
                 if (server_device_[n] < server_device_[n + 1])
                     call_fix_s_[pair(m, e) * servers_ + n] =
-                        there + call_s(server_device_[n], m) + (each_ ? 0 : back);
-                call_return_s_[pair(m, e) * servers_ + n] = each_ ? back : 0;
+                        there_s + call_s(server_device_[n], m) + (returns_each_ ? 0 : back_s);
+                call_return_s_[pair(m, e) * servers_ + n] = returns_each_ ? back_s : 0;
                 for (uint32_t d = server_device_[n]; d < server_device_[n + 1]; ++d) {
-                    const double alone = there + call_s(d, m) + back;
+                    const double alone = there_s + call_s(d, m) + back_s;
                     alone_s_[(size_t{m} * devices_ + d) * entries_ + e] = alone;
                     if (reached) longest_s = std::max(longest_s, alone);
                 }
@@ -103,13 +104,13 @@ inline void latency_model::read_trips(uint32_t model, uint32_t entry) {
     const size_t key = pair(model, entry);
     last_each_s_[key] = absent_s_[model];
     if (has_cloud()) {
-        const uint32_t at = entry_server_[entry];
+        const uint32_t own_server = entry_server_[entry];
         const auto bytes = static_cast<double>(demand_.host_hidden_bytes[model]);
-        const double s = cluster_.host_cloud_s[at];
-        const double back = message_s(bytes, cluster_.host_cloud_down_bytes_per_s[at], s);
-        last_once_s_[key] = message_s(bytes, cluster_.host_cloud_up_bytes_per_s[at], s) +
-                            cluster_.host_cloud_call_s[model] + (each_ ? 0 : back);
-        last_each_s_[key] = each_ ? back : 0;
+        const double s = cluster_.host_cloud_s[own_server];
+        const double back = message_s(bytes, cluster_.host_cloud_down_bytes_per_s[own_server], s);
+        last_once_s_[key] = message_s(bytes, cluster_.host_cloud_up_bytes_per_s[own_server], s) +
+                            cluster_.host_cloud_call_s[model] + (returns_each_ ? 0 : back);
+        last_each_s_[key] = returns_each_ ? back : 0;
     }
     const double last = last_each_s_[key];
     double longest = last_once_s_[key] + last_each_s_[key];
@@ -132,12 +133,12 @@ inline void latency_model::read_trips(uint32_t model, uint32_t entry) {
 inline void latency_model::read_demand() {
     single_weight_.assign(size_t{experts_} * entries_, 0);
     asked_weight_.assign(size_t{experts_} * entries_, 0);
-    double all = 0;
-    for (uint32_t h = 0; h < demand_.homes; ++h) all += demand_.host_home_tokens_per_s[h];
+    double tokens_per_s = 0;
+    for (uint32_t h = 0; h < demand_.homes; ++h) tokens_per_s += demand_.host_home_tokens_per_s[h];
     std::vector<uint32_t> missing;
     for (uint32_t h = 0; h < demand_.homes; ++h) {
-        home_weight_.push_back(all > 0 ? demand_.host_home_tokens_per_s[h] / all
-                                       : 1.0 / demand_.homes);
+        home_weight_.push_back(tokens_per_s > 0 ? demand_.host_home_tokens_per_s[h] / tokens_per_s
+                                                : 1.0 / demand_.homes);
         if (grouped_)
             read_calls(h, home_weight_.back(), missing);
         else
@@ -153,7 +154,7 @@ inline void latency_model::read_demand() {
 inline double latency_model::base_s(uint32_t home, uint32_t model, size_t missing) const {
     const auto bytes = static_cast<double>(demand_.host_hidden_bytes[model]);
     return bytes / cluster_.host_home_up_bytes_per_s[home] +
-           (each_ ? static_cast<double>(missing) : 1.0) * bytes /
+           (returns_each_ ? static_cast<double>(missing) : 1.0) * bytes /
                cluster_.host_home_down_bytes_per_s[home];
 }
 
@@ -286,17 +287,17 @@ inline void latency_model::index_terms() {
     std::vector<uint64_t> next(use_first_.begin(), use_first_.end() - 1);
     for (uint32_t t = 0; t < terms_.size(); ++t) {
         for (uint64_t i = term_first_[t]; i < term_first_[t + 1]; ++i) {
-            const uint64_t at = next[term_experts_[i]]++;
-            use_term_[at] = t;
-            use_position_[at] = static_cast<uint32_t>(i - term_first_[t]);
+            const uint64_t use = next[term_experts_[i]]++;
+            use_term_[use] = t;
+            use_position_[use] = static_cast<uint32_t>(i - term_first_[t]);
         }
     }
 }
 
 template <class Each>
-void latency_model::for_sets(Each each) const {
+void latency_model::for_sets(Each visit) const {
     for (uint32_t t = 0; t < terms_.size(); ++t)
-        each(entry_server_[terms_[t].entry], terms_[t].weight, term_set(t));
+        visit(entry_server_[terms_[t].entry], terms_[t].weight, term_set(t));
 }
 
 // ---- the placement ---------------------------------------------------------------------------
@@ -312,8 +313,7 @@ inline void latency_model::clear() {
     for (uint32_t t = 0; t < terms_.size(); ++t) {  // no expert is placed
         const std::span<const uint32_t> set = term_set(t);
         const size_t key = pair(model_of(set[0]), terms_[t].entry);
-        terms_[t].seconds =
-            last_once_s_[key] + static_cast<double>(set.size()) * last_each_s_[key];
+        terms_[t].seconds = last_once_s_[key] + static_cast<double>(set.size()) * last_each_s_[key];
         terms_[t].key = mixed(key * 17 + set.size());
         terms_[t].found = 0;
     }
@@ -427,28 +427,30 @@ inline double latency_model::token_s() const {
 // ---- changes ---------------------------------------------------------------------------------
 
 // Seconds that the change saves in layers that miss this expert alone.
-inline double latency_model::singles_difference(uint32_t expert, const change &with) const {
+inline double latency_model::singles_difference(uint32_t expert, const change &deviation) const {
     const double *weight = single_weight_.data() + size_t{expert} * entries_;
     const double *now = single_s_.data() + size_t{expert} * entries_;
     double sum = 0;
     // One more copy, or a faster one: the holders so far can still serve.
-    if (with.device != none &&
-        better(with.device, serving_[size_t{expert} * servers_ + with.server], model_of(expert))) {
+    if (deviation.device != none &&
+        better(deviation.device, serving_[size_t{expert} * servers_ + deviation.server],
+               model_of(expert))) {
         const double *alone =
-            alone_s_.data() + (size_t{model_of(expert)} * devices_ + with.device) * entries_;
+            alone_s_.data() + (size_t{model_of(expert)} * devices_ + deviation.device) * entries_;
         const uint8_t *found = single_found_.data() + size_t{expert} * entries_;
         for (uint32_t e = 0; e < entries_; ++e) {
             // An expert found near stays so, except if this server gets a faster device.
-            const bool here = entry_server_[e] == with.server;
-            if (weight[e] <= 0 || (found[e] == found_near && !here)) continue;
-            const bool kept = found[e] == found_far && !here;
-            const double then = kept ? std::min(now[e], alone[e]) : alone[e];
-            if (then < std::numeric_limits<double>::infinity()) sum += weight[e] * (now[e] - then);
+            const bool is_local = entry_server_[e] == deviation.server;
+            if (weight[e] <= 0 || (found[e] == found_near && !is_local)) continue;
+            const bool kept = found[e] == found_far && !is_local;
+            const double new_s = kept ? std::min(now[e], alone[e]) : alone[e];
+            if (new_s < std::numeric_limits<double>::infinity())
+                sum += weight[e] * (now[e] - new_s);
         }
         return sum;
     }
     for (uint32_t e = 0; e < entries_; ++e)
-        if (weight[e] > 0) sum += weight[e] * (now[e] - single_s(expert, e, with).seconds);
+        if (weight[e] > 0) sum += weight[e] * (now[e] - single_s(expert, e, deviation).seconds);
     return sum;
 }
 
@@ -460,29 +462,29 @@ inline double latency_model::plain_difference(uint32_t term, uint32_t position,
     constexpr uint64_t near_bits = 0xaaaaaaaa, far_bits = 0x55555555;
     const missed_set &set = terms_[term];
     const uint32_t entry = set.entry, found = set.found;
-    const uint32_t own = found >> (2 * position) & 3;
-    const bool here = entry_server_[entry] == server;
-    if (!here && (own == found_near || (reach_[entry] >> server & 1) == 0)) return 0;
-    if (own != not_found || (!here && (found & far_bits) != 0))
+    const uint32_t found_state = found >> (2 * position) & 3;
+    const bool is_local = entry_server_[entry] == server;
+    if (!is_local && (found_state == found_near || (reach_[entry] >> server & 1) == 0)) return 0;
+    if (found_state != not_found || (!is_local && (found & far_bits) != 0))
         return std::numeric_limits<double>::quiet_NaN();
     const uint32_t model = model_of(term_experts_[term_first_[term]]);
     const size_t key = pair(model, entry);
     const bool only = nowhere_of(found, term_set(term).size()) == 1u << 2 * position;
     const double saved = last_each_s_[key] + (only ? last_once_s_[key] : 0);
-    if (!here)
+    if (!is_local)
         return saved - call_fix_s_[key * servers_ + server] -
                call_return_s_[key * servers_ + server];
     return saved - ((found & near_bits) == 0 ? call_s(server_device_[server], model) : 0);
 }
 
-inline double latency_model::terms_difference(uint32_t expert, const change &with) const {
+inline double latency_model::terms_difference(uint32_t expert, const change &deviation) const {
     if (use_first_[expert] == use_first_[expert + 1]) return 0;
     double sum = 0;
-    const bool plain = serial_ && uniform_[model_of(expert)] != 0 && with.device != none &&
-                       !holds(expert, with.server);
+    const bool plain = serial_ && uniform_[model_of(expert)] != 0 && deviation.device != none &&
+                       !holds(expert, deviation.server);
     std::array<uint64_t, 64> shift{};
     for (uint32_t e = 0; e < entries_; ++e)
-        shift[e] = code_with(expert, e, with) - code_[size_t{expert} * entries_ + e];
+        shift[e] = code_with(expert, e, deviation) - code_[size_t{expert} * entries_ + e];
     // With many known times, a lookup misses the processor's cache. So the time of the eighth set
     // ahead is fetched early.
     const uint64_t end = use_first_[expert + 1];
@@ -498,7 +500,7 @@ inline double latency_model::terms_difference(uint32_t expert, const change &wit
             __builtin_prefetch(&known_[key >> known_shift_]);
         }
         if (plain) {
-            const double saved = plain_difference(terms[u], position, with.server);
+            const double saved = plain_difference(terms[u], position, deviation.server);
             if (saved == saved) {
                 sum += set.weight * saved;
                 continue;
@@ -506,10 +508,10 @@ inline double latency_model::terms_difference(uint32_t expert, const change &wit
         }
         const uint64_t moved = shift[set.entry];
         if (moved == 0) continue;
-        change here = with;
-        here.mask = 1u << position;
+        change set_deviation = deviation;
+        set_deviation.mask = 1u << position;
         const uint64_t key = set.key + moved * place_code_[position];
-        sum += set.weight * (set.seconds - known_s(terms[u], key, here));
+        sum += set.weight * (set.seconds - known_s(terms[u], key, set_deviation));
     }
     return sum;
 }
@@ -517,15 +519,15 @@ inline double latency_model::terms_difference(uint32_t expert, const change &wit
 inline double latency_model::gain(uint32_t expert, uint32_t device) const {
     const uint32_t n = server_of(device);
     if (!better(device, serving_[size_t{expert} * servers_ + n], model_of(expert))) return 0;
-    const change with{n, device, 0};
-    return singles_difference(expert, with) + terms_difference(expert, with);
+    const change deviation{n, device, 0};
+    return singles_difference(expert, deviation) + terms_difference(expert, deviation);
 }
 
 inline double latency_model::loss(uint32_t expert, uint32_t device) const {
     const uint32_t n = server_of(device);
     if (serving_[size_t{expert} * servers_ + n] != device) return 0;
-    const change with{n, fastest_copy(expert, n, device), 0};
-    return -(singles_difference(expert, with) + terms_difference(expert, with));
+    const change deviation{n, fastest_copy(expert, n, device), 0};
+    return -(singles_difference(expert, deviation) + terms_difference(expert, deviation));
 }
 
 inline double latency_model::gain_last(uint32_t expert, uint32_t device) const {
@@ -534,9 +536,10 @@ inline double latency_model::gain_last(uint32_t expert, uint32_t device) const {
     double sum = singles_difference(expert, {n, device, 0});
     for (uint64_t u = use_first_[expert]; u < use_first_[expert + 1]; ++u) {
         const uint32_t term = use_term_[u];
-        const uint32_t all = (1u << term_set(term).size()) - 1;
-        const change without{n, device, all & ~(1u << use_position_[u])}, with{n, device, all};
-        sum += terms_[term].weight * (term_s(term, without) - term_s(term, with));
+        const uint32_t full_mask = (1u << term_set(term).size()) - 1;
+        const change without_copy{n, device, full_mask & ~(1u << use_position_[u])},
+            with_copy{n, device, full_mask};
+        sum += terms_[term].weight * (term_s(term, without_copy) - term_s(term, with_copy));
     }
     return sum;
 }

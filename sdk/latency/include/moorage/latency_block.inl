@@ -23,15 +23,15 @@ public:
                 for (uint32_t e = 0; e < entries; ++e)
                     alone_[(size_t{m} * blocks + d / width) * entries + e][d % width] =
                         model.alone_s_[(size_t{m} * model.devices_ + d) * entries + e];
-        for (const gains &each : alone_) {
-            const auto [least, most] = std::minmax_element(each.begin(), each.end());
+        for (const gains &times : alone_) {
+            const auto [least, most] = std::minmax_element(times.begin(), times.end());
             least_.push_back(*least);
             reach_.push_back(*most < std::numeric_limits<double>::infinity() ? 1 : 0);
         }
         blocks_ = blocks;
     }
     // Gains of the expert on devices block * width and following.
-    gains of(uint32_t expert, uint32_t block) const {
+    gains compute_gains(uint32_t expert, uint32_t block) const {
         const uint32_t m = model_.model_of(expert), entries = model_.entries_;
         const double *weight = model_.single_weight_.data() + size_t{expert} * entries;
         const double *now = model_.single_s_.data() + size_t{expert} * entries;
@@ -42,18 +42,18 @@ public:
         gains sum = filled(0);
         for (uint32_t e = 0; e < entries; ++e) {
             if (weight[e] <= 0) continue;
-            const uint32_t own = model_.entry_server_[e], first = block * width;
-            const uint32_t begin = std::max(model_.server_device_[own], first);
-            const uint32_t end = std::min(model_.server_device_[own + 1], first + width);
+            const uint32_t own_server = model_.entry_server_[e], first = block * width;
+            const uint32_t begin = std::max(model_.server_device_[own_server], first);
+            const uint32_t end = std::min(model_.server_device_[own_server + 1], first + width);
             if (begin >= end) {
                 add_others(found[e], weight[e], now[e], least[e], reach[e] != 0, alone[e], sum);
                 continue;
             }
             // The entry's own devices count whatever served the expert before.
-            const gains before = sum;
+            const gains old_sum = sum;
             add_others(found[e], weight[e], now[e], least[e], reach[e] != 0, alone[e], sum);
             for (uint32_t i = begin - first; i < end - first; ++i) {
-                sum[i] = before[i];
+                sum[i] = old_sum[i];
                 add(weight[e], now[e], alone[e][i], sum[i]);
             }
         }
@@ -67,9 +67,9 @@ public:
 
 private:
     static gains filled(double value) {
-        gains all;
-        all.fill(value);
-        return all;
+        gains filled_gains;
+        filled_gains.fill(value);
+        return filled_gains;
     }
     // Adds an entry for all devices, none of which is its own. In most cases none is nearer than
     // the device that serves now, and there is nothing to add.
@@ -82,9 +82,9 @@ private:
         else if (found == not_found)
             for (uint32_t i = 0; i < width; ++i) add(weight, now, alone[i], sum[i]);
     }
-    static void add(double weight, double now, double then, double &sum) {
-        const double more = weight * (now - then);
-        sum += then < std::numeric_limits<double>::infinity() ? more : 0;
+    static void add(double weight, double now, double new_s, double &sum) {
+        const double saved = weight * (now - new_s);
+        sum += new_s < std::numeric_limits<double>::infinity() ? saved : 0;
     }
 
     const latency_model &model_;

@@ -15,42 +15,44 @@ namespace moorage {
 //   save at most the time by which x alone takes longer at its old place than on n.
 // - If y is nowhere and no expert of the set is on m, y is apart in the same way.
 template <class Each>
-void latency_model::for_raised(uint32_t expert, uint32_t device, Each each) const {
+void latency_model::for_raised(uint32_t expert, uint32_t device, Each visit) const {
     if (use_first_[expert] == use_first_[expert + 1]) return;
     const uint32_t n = server_of(device);
-    const uint64_t there = uint64_t{1} << n;
+    const uint64_t server_bit = uint64_t{1} << n;
     const double *alone =
         alone_s_.data() + (size_t{model_of(expert)} * devices_ + device) * entries_;
     for (uint64_t u = use_first_[expert]; u < use_first_[expert + 1]; ++u) {
-        const missed_set &of = terms_[use_term_[u]];
+        const missed_set &missed = terms_[use_term_[u]];
         const std::span<const uint32_t> set = term_set(use_term_[u]);
-        const uint32_t own = of.found >> (2 * use_position_[u]) & 3;
-        const bool here = entry_server_[of.entry] == n;
-        if (!here && (own == found_near || (reach_[of.entry] & there) == 0)) continue;
+        const uint32_t found_state = missed.found >> (2 * use_position_[u]) & 3;
+        const bool is_local = entry_server_[missed.entry] == n;
+        if (!is_local && (found_state == found_near || (reach_[missed.entry] & server_bit) == 0))
+            continue;
         uint64_t others = 0;
         for (const uint32_t y : set)
             if (y != expert) others |= holders_[y];
         const uint64_t held = others | holders_[expert];
-        const size_t key = pair(model_of(expert), of.entry);
+        const size_t key = pair(model_of(expert), missed.entry);
         const bool nearest = set.size() > 8;  // beyond 8 experts each takes its nearest holder,
                                               // which is not the least time
         double apart_s = far_s_[key];
-        if (own == not_found && (here || (others & there) == 0))
+        if (found_state == not_found && (is_local || (others & server_bit) == 0))
             apart_s = 0;
-        else if (!here && (others & there) == 0)
-            apart_s = std::clamp(single_s_[size_t{expert} * entries_ + of.entry] - alone[of.entry],
-                                 0.0, far_s_[key]);
+        else if (!is_local && (others & server_bit) == 0)
+            apart_s = std::clamp(
+                single_s_[size_t{expert} * entries_ + missed.entry] - alone[missed.entry], 0.0,
+                far_s_[key]);
         if (nearest) apart_s = far_s_[key];
-        const uint32_t nowhere = nowhere_of(of.found, set.size());
+        const uint32_t nowhere = nowhere_of(missed.found, set.size());
         for (uint32_t i = 0; i < set.size(); ++i) {
-            const uint32_t state = of.found >> (2 * i) & 3;
+            const uint32_t state = missed.found >> (2 * i) & 3;
             if (set[i] == expert || state == found_near) continue;
-            each(set[i], there, of.weight * far_s_[key]);
+            visit(set[i], server_bit, missed.weight * far_s_[key]);
             if (apart_s > 0)
-                each(set[i], state == not_found && !nearest ? held & ~there : all_servers,
-                     of.weight * apart_s);
-            if (own == not_found && nowhere == (1u << 2 * use_position_[u] | 1u << 2 * i))
-                each(set[i], all_servers, of.weight * last_once_s_[key]);
+                visit(set[i], state == not_found && !nearest ? held & ~server_bit : all_servers,
+                      missed.weight * apart_s);
+            if (found_state == not_found && nowhere == (1u << 2 * use_position_[u] | 1u << 2 * i))
+                visit(set[i], all_servers, missed.weight * last_once_s_[key]);
         }
     }
 }
@@ -61,9 +63,9 @@ inline double latency_model::gain_first(uint32_t expert, uint32_t device) const 
     for (uint32_t e = 0; e < entries_; ++e) {
         const double alone = alone_s_[(size_t{model} * devices_ + device) * entries_ + e];
         if (alone == std::numeric_limits<double>::infinity()) continue;
-        const size_t key = pair(model, e), at = size_t{expert} * entries_ + e;
-        sum += asked_weight_[at] * (last_each_s_[key] - alone) +
-               single_weight_[at] * last_once_s_[key];
+        const size_t key = pair(model, e), index = size_t{expert} * entries_ + e;
+        sum += asked_weight_[index] * (last_each_s_[key] - alone) +
+               single_weight_[index] * last_once_s_[key];
     }
     return sum;
 }
@@ -101,31 +103,31 @@ inline void latency_model::gains_most(uint32_t expert, std::vector<double> &most
             __builtin_prefetch(&known_[(next.key - code) >> known_shift_]);
         }
         const uint32_t term = use_term_[u], position = use_position_[u];
-        const missed_set &of = terms_[term];
-        const uint32_t own = of.found >> (2 * position) & 3;
-        if (own == found_near) continue;
+        const missed_set &missed = terms_[term];
+        const uint32_t found_state = missed.found >> (2 * position) & 3;
+        if (found_state == found_near) continue;
         const std::span<const uint32_t> set = term_set(term);
         uint64_t held = 0;
-        if (of.found != 0)
+        if (missed.found != 0)
             for (const uint32_t y : set) held |= holders_[y];
-        const size_t key = pair(model, of.entry);
-        const uint32_t nowhere = nowhere_of(of.found, set.size());
+        const size_t key = pair(model, missed.entry);
+        const uint32_t nowhere = nowhere_of(missed.found, set.size());
         const bool last = nowhere == 1u << 2 * position;
         double worth = last_each_s_[key] + (last ? last_once_s_[key] : 0);
-        if (own == found_far) {
+        if (found_state == found_far) {
             // The time without it: as if the expert were nowhere, less the cost of that.
-            const uint64_t without = of.key - codes[of.entry] * place_code_[position];
-            worth += (nowhere == 0 ? last_once_s_[key] : 0) + of.seconds -
+            const uint64_t without = missed.key - codes[missed.entry] * place_code_[position];
+            worth += (nowhere == 0 ? last_once_s_[key] : 0) + missed.seconds -
                      known_s(term, without, {none, none, 1u << position});
         }
         const double *call = call_fix_s_.data() + key * servers_;
         const double *back = call_return_s_.data() + key * servers_;
         double *most = most_s.data();
         for (uint32_t n = 0; n < servers_; ++n)
-            most[n] += of.weight * std::max(0.0, worth - call[n] - back[n]);
+            most[n] += missed.weight * std::max(0.0, worth - call[n] - back[n]);
         for (uint64_t left = held; left != 0; left &= left - 1) {
             const auto n = static_cast<uint32_t>(std::countr_zero(left));
-            most[n] += of.weight *
+            most[n] += missed.weight *
                        (std::max(0.0, worth - back[n]) - std::max(0.0, worth - call[n] - back[n]));
         }
     }

@@ -8,13 +8,15 @@ namespace moorage {
 // The placement in the form that batch.hpp reads.
 class latency_model::holder_view {
 public:
-    explicit holder_view(const latency_model &of) : of_(of) {}
-    uint32_t at(uint32_t x, uint32_t n) const { return of_.serving_[size_t{x} * of_.servers_ + n]; }
+    explicit holder_view(const latency_model &model) : model_(model) {}
+    uint32_t at(uint32_t x, uint32_t n) const {
+        return model_.serving_[size_t{x} * model_.servers_ + n];
+    }
     template <class Each>
     void each(uint32_t x, Each call) const {
-        for (size_t word = 0; word < of_.server_words_; ++word)
-            for (uint64_t left = of_.holders_[size_t{x} * of_.server_words_ + word]; left != 0;
-                 left &= left - 1) {
+        for (size_t word = 0; word < model_.server_words_; ++word)
+            for (uint64_t left = model_.holders_[size_t{x} * model_.server_words_ + word];
+                 left != 0; left &= left - 1) {
                 const auto n = static_cast<uint32_t>(word * 64) +
                                static_cast<uint32_t>(std::countr_zero(left));
                 call(n, at(x, n));
@@ -22,7 +24,7 @@ public:
     }
 
 private:
-    const latency_model &of_;
+    const latency_model &model_;
 };
 
 // The time that layers take for a token alone, divided by the tokens of a batch, and the time that
@@ -46,20 +48,20 @@ inline double latency_model::batch_token_s(const batch_model &batches) const {
 
 // Adds the calls of a home's token for a range of experts. If sets are unknown, also adds its time.
 inline void latency_model::add_frequencies(uint32_t home, uint32_t begin, uint32_t end,
-                                           home_sums &to) const {
+                                           home_sums &sums) const {
     const double *frequency = demand_.host_frequency + size_t{home} * experts_;
-    const uint32_t at = cluster_.host_home_server[home], entry = server_entry_[at];
+    const uint32_t server = cluster_.host_home_server[home], entry = server_entry_[server];
     const double *call = cluster_.host_home_call_s + size_t{home} * cluster_.models;
     for (uint32_t x = begin; x < end; ++x) {
         if (frequency[x] <= 0) continue;
-        const bool own = held(home, x);
-        to.calls += frequency[x];
-        if (!own && !holds(x, at)) to.remote += frequency[x];
+        const bool is_held = held(home, x);
+        sums.calls += frequency[x];
+        if (!is_held && !holds(x, server)) sums.remote += frequency[x];
         if (grouped_) continue;
         const uint32_t m = model_of(x);
-        to.token_s +=
-            frequency[x] * (own ? call[m] / std::max(1u, demand_.host_model_top_k[m])
-                                : base_s(home, m, 1) + single_s_[size_t{x} * entries_ + entry]);
+        sums.token_s +=
+            frequency[x] * (is_held ? call[m] / std::max(1u, demand_.host_model_top_k[m])
+                                    : base_s(home, m, 1) + single_s_[size_t{x} * entries_ + entry]);
     }
 }
 
@@ -85,8 +87,8 @@ inline double latency_model::home_s(uint32_t home) const {
             for (const uint32_t expert : missing)
                 layer += single_s_[size_t{expert} * entries_ + entry];
         } else if (!missing.empty()) {
-            sought of(m, entry, missing, {});
-            layer += layer_s(of);
+            missed_experts missed(m, entry, missing, {});
+            layer += layer_s(missed);
         }
         sum += demand_.host_call_share[c] * layer;
     }
@@ -94,31 +96,32 @@ inline double latency_model::home_s(uint32_t home) const {
 }
 
 inline latency_figures latency_model::figures() const {
-    latency_figures all;
+    latency_figures figures;
     const batch_model batches(cluster_, demand_);
-    all.token_s = token_s(), all.empty_s = empty_s_;
-    all.saved_s = empty_s_ - all.token_s;
-    all.batch_token_s = batches.any() ? batch_token_s(batches) : all.token_s;
+    figures.token_s = token_s(), figures.empty_s = empty_s_;
+    figures.saved_s = empty_s_ - figures.token_s;
+    figures.batch_token_s = batches.any() ? batch_token_s(batches) : figures.token_s;
     std::vector<home_sums> sums(demand_.homes);
     for (uint32_t x = 0; x < experts_; x += block_experts)
         for (uint32_t h = 0; h < demand_.homes; ++h)
             add_frequencies(h, x, std::min(experts_, x + block_experts), sums[h]);
     for (uint32_t h = 0; h < demand_.homes; ++h) {
-        const home_sums &of = sums[h];
-        all.home_token_s.push_back(grouped_ ? home_s(h) : of.token_s);
-        all.home_local_ratio.push_back(of.calls > 0 ? 1 - of.remote / of.calls : 1);
-        all.calls_per_s += of.calls * demand_.host_home_tokens_per_s[h];
-        all.remote_calls_per_s += of.remote * demand_.host_home_tokens_per_s[h];
+        const home_sums &home = sums[h];
+        figures.home_token_s.push_back(grouped_ ? home_s(h) : home.token_s);
+        figures.home_local_ratio.push_back(home.calls > 0 ? 1 - home.remote / home.calls : 1);
+        figures.calls_per_s += home.calls * demand_.host_home_tokens_per_s[h];
+        figures.remote_calls_per_s += home.remote * demand_.host_home_tokens_per_s[h];
     }
-    if (all.calls_per_s > 0) all.local_ratio = 1 - all.remote_calls_per_s / all.calls_per_s;
-    if (has_cloud()) return all;
+    if (figures.calls_per_s > 0)
+        figures.local_ratio = 1 - figures.remote_calls_per_s / figures.calls_per_s;
+    if (has_cloud()) return figures;
     for (uint32_t x = 0; x < experts_; ++x) {
         const uint8_t *found = single_found_.data() + size_t{x} * entries_;
         const bool unreached =
-            std::any_of(found, found + entries_, [](uint8_t of) { return of == not_found; });
-        all.absent += unreached && asked(x) ? 1 : 0;
+            std::any_of(found, found + entries_, [](uint8_t state) { return state == not_found; });
+        figures.absent += unreached && asked(x) ? 1 : 0;
     }
-    return all;
+    return figures;
 }
 
 }  // namespace moorage
