@@ -191,8 +191,9 @@ bool dispatch_stage::assign(const layer_step &step, std::vector<step_item> &item
         step_item &item = items[i];
         const uint32_t device = devices[i] & ~MOORAGE_AND_LOAD;
         item.site = device < cpu_ ? uint32_t{site_gpu} : device - cpu_ + site_cpu;
-        item.behind =
-            (devices[i] & MOORAGE_AND_LOAD) && item.missing != 0 && load_ns_[i] != MOORAGE_NEVER;
+        if ((devices[i] & MOORAGE_AND_LOAD) && item.missing != 0 && !item.is_cached() &&
+            load_ns_[i] != MOORAGE_NEVER)
+            item.residency = item_residency::loading_behind;
     }
     return true;
 }

@@ -21,6 +21,14 @@ namespace moorage::core {
 // a server. Policies name devices, and there may be several GPUs.
 enum site : uint32_t { site_gpu = 0, site_cpu = 1, site_remote = 2 };
 
+// Where the content of an item is when its step is over.
+enum class item_residency : uint8_t {
+    passing,         // gone, unless the cache finds a slot for it
+    bypassing,       // gone: it asks for no slot
+    loading_behind,  // computed elsewhere, and loaded into a slot for later steps
+    cached           // in a slot that it holds or gets
+};
+
 // One distinct expert of the step, resident ones first.
 struct step_item {
     uint32_t expert = 0, page = 0, tokens = 0;
@@ -33,12 +41,17 @@ struct step_item {
     uint64_t read_ns = 0;              // time before the load: from disk to host memory
     uint64_t load_ns = 0, run_ns = 0;  // measured
     uint32_t computing_count = 0;      // computations under way
-    bool cached = false;               // holds or gets a cache slot
-    bool behind = false;               // is loaded for later steps
-    bool bypasses_cache = false;       // takes no slot
+    item_residency residency = item_residency::passing;
 
-    // Resets the item, except the missing segments. Writes member by member: an item made elsewhere
-    // and copied in wider pieces would wait for the stores of its members.
+    bool is_cached() const { return residency == item_residency::cached; }
+    bool loads_behind() const { return residency == item_residency::loading_behind; }
+    // Whether a transfer brought it to its device. Requires: it is missing.
+    bool is_loaded() const {
+        return site == site_gpu && (transfers[0] != MOORAGE_NONE || transfers[1] != MOORAGE_NONE);
+    }
+
+    // Resets the item, except the missing segments and its residency. Writes member by member: an
+    // item made elsewhere and copied in wider pieces would wait for the stores of its members.
     void reset(uint32_t its_expert, uint32_t its_page, uint32_t its_tokens) {
         expert = its_expert;
         page = its_page;
@@ -47,7 +60,6 @@ struct step_item {
         transfers[0] = transfers[1] = MOORAGE_NONE;
         load_left_bytes = read_ns = load_ns = run_ns = 0;
         computing_count = 0;
-        behind = bypasses_cache = false;
     }
 };
 

@@ -178,6 +178,7 @@ private:
     run_account account_;
     pass pass_;
     layer_step step_;
+    const step_suppliers suppliers_;
     step_work work_;
     const struct {  // null: nobody
         step_watcher *watcher;

@@ -5,19 +5,15 @@
 #include <cassert>
 
 #include "core/base/few.h"
-#include "core/pipeline/step_versions.h"
 
 namespace moorage::core {
 
 step_work::step_work(const parts &parts)
     : executor_(parts.run_executor),
-      now_ns_(*executor_.clock()),
       device_costs_(parts.costs),
-      costs_(parts.costs.first),
       memories_(parts.device_memories),
       cache_(parts.cache),
       transport_(parts.transport),
-      host_(parts.host),
       behind_(parts.behind),
       prefetch_(parts.prefetch),
       dispatch_(parts.dispatch),
@@ -25,33 +21,27 @@ step_work::step_work(const parts &parts)
       account_(parts.account),
       step_(parts.step),
       pass_(parts.current_pass),
-      remote_(parts.cluster_peers, parts.device_memories.combined_ledger().experts()),
-      layers_(parts.layers),
-      devices_(memories_.devices()),
-      versions_(costs_.shape().versions()),
-      from_disk_(parts.from_disk),
-      predicts_(prefetch_.from_resident() && executor_.predicts()),
-      peers_(parts.cluster_peers),
-      places_of_items_(memories_.combined_ledger().experts()),
-      placed_(memories_.combined_ledger().experts()),
-      free_slots_(devices_),
-      held_frames_(devices_),
-      none_held_(devices_),
-      backlogs_ns_(devices_) {
+      suppliers_(parts.suppliers),
+      run_{parts.layers, memories_.devices(), parts.from_disk,
+           prefetch_.from_resident() && executor_.predicts()},
+      places_(memories_.combined_ledger().experts()) {
     const size_t items = memories_.combined_ledger().experts();
     items_.reserve(items);
-    taken_.reserve(parts.buffer_slots);
-    to_cache_.reserve(items);
-    to_cache_items_.reserve(items);
-    waiting_.reserve(2 * items);
-    awaiting_read_.reserve(items);
-    prediction_experts_.reserve(items);
+    buffer_.taken.reserve(parts.buffer_slots);
+    buffer_.held_frames.resize(run_.devices);
+    buffer_.none_held.resize(run_.devices);
+    slots_.pages.reserve(items);
+    slots_.items.reserve(items);
+    slots_.placed.resize(items);
+    slots_.free_count.resize(run_.devices);
+    queue_.waiting.reserve(2 * items);
+    next_layer_.backlogs_ns.resize(run_.devices);
+    next_layer_.predict_from.reserve(items);
 }
 
 // Resident experts come first, each group in the order of the step.
 void step_work::look_up(layer_report &report) {
-    if (versions_ > 1) [[unlikely]]
-        give_way(step_, memories_, cache_);
+    for (const auto &supplier : suppliers_) supplier->before_look_up();
     const moorage_step &view = step_.view();
     const uint32_t count = view.distinct_count, base = view.layer * view.experts;
     const uint32_t *const distinct = step_.distinct(), *const tokens = step_.distinct_tokens();
@@ -63,7 +53,7 @@ void step_work::look_up(layer_report &report) {
     }
     items_.resize(count);
     step_item *const items = items_.data();
-    uint32_t *const places = places_of_items_.data();
+    uint32_t *const places = places_.data();
     uint32_t next_whole = 0, next_missing = whole;
     ledger *const single_ledger = memories_.single_ledger();
     for (uint32_t i = 0; i < count; ++i) {
@@ -75,24 +65,14 @@ void step_work::look_up(layer_report &report) {
         step_item &item = items[place];
         item.reset(distinct[i], page, tokens[i]);
         item.missing = found.missing;
-        item.cached = found.kept;
+        item.residency = found.kept ? item_residency::cached : item_residency::passing;
         partial += found.partly;
     }
     report.experts.requested += count;
     report.experts.hits += whole;
     report.experts.partial_hits += partial;
     report.experts.misses += count - whole - partial;
-    if (host_)
-        for (const step_item &item : items_)
-            if (item.missing != 0) host_->hold(item.page);
-    if (devices_ > 1)
-        for (const step_item &item : items_) {
-            device_report &device = account_.devices[memories_.device_of(item.page)];
-            ++device.requested;
-            device.hits += item.missing == 0;
-        }
-    if (versions_ > 1) [[unlikely]]
-        choose_versions(step_, memories_, places_of_items_, items_);
+    for (const auto &supplier : suppliers_) supplier->looked_up(places_, items_);
     if (prefetch_.is_active()) look_up_predicted(report);
 }
 
@@ -101,7 +81,7 @@ void step_work::look_up_predicted(layer_report &report) {
     const moorage_step &view = step_.view();
     static const lent_vector<uint32_t> nothing;
     const lent_vector<uint32_t> &predicted =
-        std::exchange(has_predictions_, false) ? prefetch_.predicted(view.layer) : nothing;
+        std::exchange(next_layer_.predicted, false) ? prefetch_.predicted(view.layer) : nothing;
     step_.predicted(predicted);
     if (predicted.empty()) return;
     report.predicted += view.distinct_count;
@@ -114,7 +94,7 @@ void step_work::look_up_predicted(layer_report &report) {
 static uint32_t transfer_index(uint8_t segments) { return segments == last_segment ? 1 : 0; }
 
 void step_work::settle() {
-    if (prefetch_.is_active()) prefetch_.settle(step_, taken_, account_.bytes);
+    if (prefetch_.is_active()) prefetch_.settle(step_, buffer_.taken, account_.bytes);
     if (behind_.has_unasked())
         for (const step_item &item : items_) behind_.asked(item.page);
     join_transfers();
@@ -123,26 +103,27 @@ void step_work::settle() {
 bool step_work::assign() {
     const uint64_t behind_bytes = behind_.left_bytes();
     const uint64_t backlog_ns = load_backlog_ns();
-    if (!dispatch_.assign(
-            step_, items_, backlog_ns, behind_bytes == 0 ? 0 : costs_.load_ns(behind_bytes),
-            devices_ == 1 ? std::span<const uint64_t>() : std::span<const uint64_t>(backlogs_ns_)))
+    if (!dispatch_.assign(step_, items_, backlog_ns,
+                          behind_bytes == 0 ? 0 : costs().load_ns(behind_bytes),
+                          run_.devices == 1 ? std::span<const uint64_t>()
+                                            : std::span<const uint64_t>(next_layer_.backlogs_ns)))
         return false;
     if (!guard_.is_on(guard::cache)) limit_loads_to_free_slots();
-    if (from_disk_) compute_all_on_device();
+    if (run_.from_disk) compute_all_on_device();
     return true;
 }
 
 // Tells items of transfers under way.
 void step_work::join_transfers() {
-    for (const prefetch_stage::taken_segments &prefetched : taken_) {
+    for (const prefetch_stage::taken_segments &prefetched : buffer_.taken) {
         const uint32_t expert = prefetched.page - layer() * memories_.combined_ledger().experts();
-        step_item &item = items_[places_of_items_[step_.item_of(expert)]];
+        step_item &item = items_[places_[step_.item_of(expert)]];
         item.transfers[transfer_index(prefetched.segments)] = prefetched.transfer;
     }
     for (step_item &item : items_) {
         if (item.missing == 0) continue;
-        if (host_) item.read_ns = host_->wait_ns(item.page);
-        item.load_left_bytes = costs_.expert_bytes(share(item.page, item.missing), item.version) -
+        for (const auto &supplier : suppliers_) supplier->estimate(item);
+        item.load_left_bytes = costs().expert_bytes(share(item.page, item.missing), item.version) -
                                behind_.moved_bytes(item.page);
         for (const uint32_t id : item.transfers) {
             if (id == MOORAGE_NONE) continue;
@@ -152,9 +133,9 @@ void step_work::join_transfers() {
 }
 
 void step_work::count_free_slots() {
-    for (uint32_t device = 0; device < devices_; ++device) {
+    for (uint32_t device = 0; device < run_.devices; ++device) {
         const ledger &ledger = memories_.ledger_of_device(device);
-        free_slots_[device] = ledger.free_slots(ledger.pool_of_layer(layer()));
+        slots_.free_count[device] = ledger.free_slots(ledger.pool_of_layer(layer()));
     }
 }
 
@@ -166,14 +147,15 @@ void step_work::limit_loads_to_free_slots() {
     count_free_slots();
     const bool decodes = step_.view().phase == MOORAGE_DECODE;
     for (step_item &item : items_) {
-        if (item.cached || (decodes && item.missing == 0)) continue;
-        const bool stays_off = item.site != site_gpu && item.missing != 0 && !item.behind;
+        if (item.is_cached() || (decodes && item.missing == 0)) continue;
+        const bool stays_off = item.site != site_gpu && item.missing != 0 && !item.loads_behind();
         if (stays_off) continue;
-        if (uint32_t &free_slots = free_slots_[memories_.device_of(item.page)]; free_slots != 0) {
+        uint32_t &free_slots = slots_.free_count[memories_.device_of(item.page)];
+        if (free_slots != 0) {
             --free_slots;
             continue;
         }
-        item.behind = false;
+        item.residency = item_residency::passing;
         if (decodes) item.site = site_cpu;
     }
 }
@@ -198,53 +180,56 @@ void step_work::compute_all_on_device() {
     for (step_item &item : items_) {
         if (item.site != site_cpu) continue;
         item.site = site_gpu;
-        item.bypasses_cache = item.missing != 0 && !item.behind;
-        item.behind = false;
+        if (item.loads_behind())
+            item.residency = item_residency::passing;
+        else if (item.missing != 0 && !item.is_cached())
+            item.residency = item_residency::bypassing;
     }
 }
 
 bool step_work::assign_slots() {
-    to_cache_.clear();
-    to_cache_items_.clear();
+    slots_.pages.clear();
+    slots_.items.clear();
     bool later = false;
     for (uint32_t i = 0, count = static_cast<uint32_t>(items_.size()); i < count; ++i) {
         step_item &item = items_[i];
-        if (item.missing == 0 && item.cached) {
-            item.behind = false;
-            continue;
-        }
+        if (item.missing == 0 && item.is_cached()) continue;
         if (item.site != site_gpu && item.missing != 0) {
             give_up_prefetch(item);
-            const bool starts = item.behind && !item.cached && item.missing == MOORAGE_WHOLE;
-            item.behind = starts || behind_.under_way(item.page);
+            const bool starts = item.loads_behind() && item.missing == MOORAGE_WHOLE;
             later |= starts;
+            if (!item.is_cached())
+                item.residency = starts || behind_.under_way(item.page)
+                                     ? item_residency::loading_behind
+                                     : item_residency::passing;
             continue;
         }
-        item.behind = false;
+        if (item.loads_behind()) item.residency = item_residency::passing;
         if (behind_.under_way(item.page)) item.transfers[0] = behind_.take(item.page);
         memories_.ledger_of_page(item.page).expect_passing(item.page, item.missing, item.version);
-        if (item.cached || item.bypasses_cache) continue;
-        to_cache_.push_back(item.page);
-        to_cache_items_.push_back(i);
+        if (item.residency != item_residency::passing) continue;
+        slots_.pages.push_back(item.page);
+        slots_.items.push_back(i);
     }
-    return (to_cache_.empty() || find_room()) && (!later || start_loads_behind());
+    return (slots_.pages.empty() || find_room()) && (!later || start_loads_behind());
 }
 
 // Starts the loads that nobody waits for. Those under way already go on.
 bool step_work::start_loads_behind() {
-    to_cache_.clear();
-    to_cache_items_.clear();
+    slots_.pages.clear();
+    slots_.items.clear();
     for (uint32_t i = 0; i < items_.size(); ++i) {
-        if (!items_[i].behind || items_[i].cached) continue;
+        if (!items_[i].loads_behind()) continue;
         const uint32_t page = items_[i].page;
-        memories_.ledger_of_page(page).free_rows(page,
-                                                 MOORAGE_WHOLE);  // of a prefetch that was given up
-        to_cache_.push_back(page);
-        to_cache_items_.push_back(i);
+        // A prefetch that was given up may have rows.
+        memories_.ledger_of_page(page).free_rows(page, MOORAGE_WHOLE);
+        slots_.pages.push_back(page);
+        slots_.items.push_back(i);
     }
-    if (to_cache_.empty()) return true;
-    if (!behind_.start(owner::behind, to_cache_, started_)) return false;
-    for (size_t n = 0; n < to_cache_.size(); ++n) items_[to_cache_items_[n]].behind = started_[n];
+    if (slots_.pages.empty()) return true;
+    if (!behind_.start(owner::behind, slots_.pages, slots_.started)) return false;
+    for (size_t n = 0; n < slots_.pages.size(); ++n)
+        if (!slots_.started[n]) items_[slots_.items[n]].residency = item_residency::passing;
     return true;
 }
 
@@ -253,23 +238,24 @@ bool step_work::find_room() {
         step_.view().phase == MOORAGE_PREFILL) {  // displaces nothing
         count_free_slots();
         size_t kept = 0;
-        for (size_t n = 0; n < to_cache_.size(); ++n) {
-            uint32_t &free_slots = free_slots_[memories_.device_of(to_cache_[n])];
+        for (size_t n = 0; n < slots_.pages.size(); ++n) {
+            uint32_t &free_slots = slots_.free_count[memories_.device_of(slots_.pages[n])];
             if (free_slots == 0) continue;
             --free_slots;
-            to_cache_[kept] = to_cache_[n];
-            to_cache_items_[kept++] = to_cache_items_[n];
+            slots_.pages[kept] = slots_.pages[n];
+            slots_.items[kept++] = slots_.items[n];
         }
-        to_cache_.resize(kept);
+        slots_.pages.resize(kept);
     }
-    const std::span<placement_in_cache> placed(placed_.data(), to_cache_.size());
-    if (!cache_.load(to_cache_, MOORAGE_DEMAND, false, placed)) return false;
-    for (size_t n = 0; n < to_cache_.size(); ++n) {
-        step_item &item = items_[to_cache_items_[n]];
-        item.cached = placed[n].cached;
+    const std::span<placement_in_cache> placed(slots_.placed.data(), slots_.pages.size());
+    if (!cache_.load(slots_.pages, MOORAGE_DEMAND, false, placed)) return false;
+    for (size_t n = 0; n < slots_.pages.size(); ++n) {
+        step_item &item = items_[slots_.items[n]];
         if (placed[n].victim != MOORAGE_NONE) behind_.release(placed[n].victim);
-        if (placed[n].victim != MOORAGE_NONE || !item.cached) guard_.note_effect(guard::cache);
-        if (item.cached) memories_.ledger_of_page(item.page).adopt(item.page);
+        if (placed[n].victim != MOORAGE_NONE || !placed[n].cached) guard_.note_effect(guard::cache);
+        if (!placed[n].cached) continue;
+        item.residency = item_residency::cached;
+        memories_.ledger_of_page(item.page).adopt(item.page);
     }
     return true;
 }
@@ -283,42 +269,34 @@ void step_work::start_segment(uint32_t index, uint8_t segments) {
     executor_.expert_on_gpu({item.page, item.tokens, expert_share, transfer, index, segments,
                              static_cast<uint8_t>(memories_.device_of(item.page)), item.version});
     ++item.computing_count;
-    ++open_operations_;
+    ++queue_.open_operations;
 }
 
 // It reads host memory, where the expert may have to come to first.
 void step_work::start_on_cpu(uint32_t index) {
     step_item &item = items_[index];
-    account_.activation_bytes += costs_.activation_bytes(item.tokens);
+    account_.activation_bytes += costs().activation_bytes(item.tokens);
     ++item.computing_count;
-    ++open_operations_;
-    if (host_ && !host_->use(item.page, owner::demand))
-        awaiting_read_.push_back(index);
-    else
-        executor_.expert_on_cpu({item.page, item.tokens, 1, MOORAGE_NONE, index});
+    ++queue_.open_operations;
+    for (const auto &supplier : suppliers_)
+        if (supplier->delay_cpu(index, item)) return;
+    executor_.expert_on_cpu({item.page, item.tokens, 1, MOORAGE_NONE, index});
 }
 
 void step_work::page_read(uint32_t page) {
-    host_->landed(page);
-    std::erase_if(awaiting_read_, [&](uint32_t index) {
-        const step_item &item = items_[index];
-        if (item.page != page) return false;
-        executor_.expert_on_cpu({page, item.tokens, 1, MOORAGE_NONE, index});
-        return true;
-    });
+    for (const auto &supplier : suppliers_) supplier->page_read(page, items_);
 }
 
 // The GPU stream runs in order, so work that need not wait goes first: resident experts and
 // segments. Then comes what is loaded, in the order of the dispatch policy. Work for which the
 // arena has no room waits until a staged expert has been computed.
 void step_work::start() {
-    waiting_.clear();
-    next_waiting_ = 0;
-    remote_.clear();
-    if (devices_ > 1) send_hidden_states();
+    queue_.waiting.clear();
+    queue_.next = 0;
+    for (const auto &supplier : suppliers_) queue_.open_operations += supplier->begin(items_);
     bool splits = memories_.ledger_of_device(0).rows().is_split(
         layer());  // any device the experts of the layer
-    for (uint32_t device = 1; device < devices_; ++device)
+    for (uint32_t device = 1; device < run_.devices; ++device)
         splits |= memories_.ledger_of_device(device).rows().is_split(layer());
     bool loads = false;
     for (const uint32_t index : dispatch_.order()) {
@@ -326,7 +304,8 @@ void step_work::start() {
         const bool split = splits && is_split(item.page);
         loads |= item.missing != 0;
         if (item.site >= site_remote) {
-            remote_.add(index);
+            for (const auto &supplier : suppliers_)
+                if (supplier->take(index, item)) break;
         } else if (item.site == site_cpu) {
             start_on_cpu(index);
         } else if (!split) {
@@ -336,11 +315,12 @@ void step_work::start() {
             if (item.missing == 0) start_segment(index, last_segment);
         }
     }
-    if (!remote_.empty()) open_operations_ += remote_.start(step_, items_);
-    if (predicts_ && prefetches() && layer() + 1 < layers_) predict();
+    for (const auto &supplier : suppliers_) queue_.open_operations += supplier->start_taken(items_);
+    if (run_.predicts && prefetches() && layer() + 1 < run_.layers) predict();
     if (loads) queue_missing(splits);
-    if (loads || devices_ > 1) start_waiting();
-    if (prefetches() && !predicting_) plan_prefetch();  // else as soon as it is predicted
+    if (loads || !suppliers_.empty()) start_waiting();
+    if (prefetches() && !next_layer_.predicting)
+        plan_prefetch();  // else as soon as it is predicted
 }
 
 // Queues what the GPU computes after its arrival. `splits`: experts of the layer may be split.
@@ -349,18 +329,19 @@ void step_work::queue_missing(bool splits) {
         const step_item &item = items_[index];
         if (item.site != site_gpu || item.missing == 0) continue;
         if (!splits || !is_split(item.page)) {
-            waiting_.emplace_back(index, uint8_t{MOORAGE_WHOLE});
+            queue_.waiting.emplace_back(index, uint8_t{MOORAGE_WHOLE});
             continue;
         }
-        if (item.missing & first_segment) waiting_.emplace_back(index, first_segment);
-        waiting_.emplace_back(index, last_segment);
+        if (item.missing & first_segment) queue_.waiting.emplace_back(index, first_segment);
+        queue_.waiting.emplace_back(index, last_segment);
     }
 }
 
 // Segments of one expert stay in order because the queue is.
 void step_work::start_waiting() {
-    while (next_waiting_ < waiting_.size() && start_next(waiting_[next_waiting_])) ++next_waiting_;
-    if (devices_ > 1) start_on_other_devices();
+    while (!queue_.empty() && start_next(queue_.waiting[queue_.next])) ++queue_.next;
+    for (const auto &supplier : suppliers_)
+        queue_.open_operations += supplier->go_past_waiting(*this);
 }
 
 // False: there is no room for it.
@@ -370,67 +351,46 @@ bool step_work::start_next(std::pair<uint32_t, uint8_t> waiting) {
     uint32_t &transfer = item.transfers[transfer_index(segments)];
     if ((item.missing & segments) != 0 && transfer == MOORAGE_NONE) {
         ledger &ledger = memories_.ledger_of_page(item.page);
-        if (!ledger.has_room(item.page, segments, item.cached)) return false;
-        ledger.take_rows(item.page, segments, item.cached);
+        if (!ledger.has_room(item.page, segments, item.is_cached())) return false;
+        ledger.take_rows(item.page, segments, item.is_cached());
         transfer = transport_.submit(owner::demand, h2d_to(item.page), item.page, segments,
-                                     costs_.expert_bytes(share(item.page, segments), item.version),
+                                     costs().expert_bytes(share(item.page, segments), item.version),
                                      item.version);
     }
     start_segment(index, segments);
     return true;
 }
 
-// Work behind a segment that finds no room on its device may go to another device. If nothing waits
-// any more, hidden states go back behind the last expert.
-void step_work::start_on_other_devices() {
-    uint32_t full_devices = 0;  // devices, as a mask
-    const auto place = waiting_.begin() + static_cast<ptrdiff_t>(next_waiting_);
-    waiting_.erase(std::remove_if(place, waiting_.end(),
-                                  [&](const std::pair<uint32_t, uint8_t> &waiting) {
-                                      const uint32_t device_bit =
-                                          1u << memories_.device_of(items_[waiting.first].page);
-                                      if ((full_devices & device_bit) == 0 && start_next(waiting))
-                                          return true;
-                                      full_devices |= device_bit;
-                                      return false;
-                                  }),
-                   waiting_.end());
-    for (uint32_t device = 1; device < devices_; ++device) {
-        if ((sent_devices_ >> device & 1) == 0 || (full_devices >> device & 1) != 0) continue;
-        sent_devices_ &= ~(1u << device);
-        executor_.hidden_states(device, step_.view().token_count, /*back=*/true);
-        ++open_operations_;
-    }
-}
-
-// To each device that computes something of the step.
-void step_work::send_hidden_states() {
-    sent_devices_ = 0;
-    for (const step_item &item : items_)
-        if (item.site == site_gpu) sent_devices_ |= 1u << memories_.device_of(item.page);
-    for (uint32_t device = 1; device < devices_; ++device) {
-        if ((sent_devices_ >> device & 1) == 0) continue;
-        executor_.hidden_states(device, step_.view().token_count, /*back=*/false);
-        ++open_operations_;
-    }
+uint32_t step_work::start_on_free_devices() {
+    uint32_t full_devices = 0;  // as a mask
+    auto &segments = queue_.waiting;
+    const auto starts = [&](const std::pair<uint32_t, uint8_t> &segment) {
+        const uint32_t device_bit = 1u << memories_.device_of(items_[segment.first].page);
+        if ((full_devices & device_bit) == 0 && start_next(segment)) return true;
+        full_devices |= device_bit;
+        return false;
+    };
+    const auto first = segments.begin() + static_cast<ptrdiff_t>(queue_.next);
+    segments.erase(std::remove_if(first, segments.end(), starts), segments.end());
+    return full_devices;
 }
 
 // If nothing under way frees room for waiting work, prefetched segments have taken all of it. Then
 // they are given up.
 bool step_work::make_progress() {
-    if (open_operations_ == 0 && next_waiting_ != waiting_.size()) {
+    if (queue_.open_operations == 0 && !queue_.empty()) {
         prefetch_.drain(account_.bytes);
         start_waiting();
-        assert(open_operations_ != 0 && "the staging slots are for demand alone");
+        assert(queue_.open_operations != 0 && "the staging slots are for demand alone");
     }
-    return open_operations_ != 0;
+    return queue_.open_operations != 0;
 }
 
 // A segment that the cache does not keep leaves the arena as soon as it is computed. The room goes
 // first to the waiting work of the step, then to prefetches that found no room.
 void step_work::segment_done(step_item &item, uint8_t segments) {
     ledger &ledger = memories_.ledger_of_page(item.page);
-    const uint8_t kept = item.cached ? ledger.rows().cached_segments(layer()) : uint8_t{0};
+    const uint8_t kept = item.is_cached() ? ledger.rows().cached_segments(layer()) : uint8_t{0};
     if (segments & kept) return;
     ledger.free_rows(item.page, segments);
     room_freed();
@@ -450,46 +410,47 @@ void step_work::move_top(step_item &item) {
                         first_segment, 0, item.version},
                        ledger.take_slot(item.page));
     ++item.computing_count;
-    ++open_operations_;
+    ++queue_.open_operations;
 }
 
 // Frames of the buffer that experts of the step hold until it ends: the experts that came out of
 // the buffer, except whole ones that are cached now.
 std::span<const uint32_t> step_work::held_frames() {
-    if (taken_.empty()) return none_held_;
-    held_frames_ = none_held_;
-    for (size_t i = 0; i < taken_.size(); ++i) {
-        const uint32_t page = taken_[i].page;
+    const auto &taken = buffer_.taken;
+    if (taken.empty()) return buffer_.none_held;
+    buffer_.held_frames = buffer_.none_held;
+    for (size_t i = 0; i < taken.size(); ++i) {
+        const uint32_t page = taken[i].page;
         const auto same = [&](const prefetch_stage::taken_segments &earlier) {
             return earlier.page == page;
         };
-        if (std::any_of(taken_.begin(), taken_.begin() + static_cast<ptrdiff_t>(i), same)) continue;
+        if (std::any_of(taken.begin(), taken.begin() + static_cast<ptrdiff_t>(i), same)) continue;
         const auto item = std::ranges::find(items_, page, &step_item::page);
         const arena &rows = memories_.ledger_of_page(page).rows();
-        held_frames_[memories_.device_of(page)] +=
+        buffer_.held_frames[memories_.device_of(page)] +=
             rows.in_frame(page) &&
-            (rows.is_split(layer()) || (item != items_.end() && !item->cached));
+            (rows.is_split(layer()) || (item != items_.end() && !item->is_cached()));
     }
-    return held_frames_;
+    return buffer_.held_frames;
 }
 
 void step_work::expert_computed(step_item &item, const completion &completion) {
     item.run_ns += completion.duration_ns;
     const bool on_gpu = completion.kind == event_kind::gpu_expert;
-    if (host_ && completion.kind == event_kind::cpu_expert) [[unlikely]]
-        host_->done(item.page);
+    for (const auto &supplier : suppliers_) supplier->computed(item, completion);
     const bool has_top = on_gpu ? (completion.segments & first_segment) != 0 : item.missing == 0;
-    if (has_top && item.cached && memories_.ledger_of_page(item.page).rows().must_move(item.page))
+    if (has_top && item.is_cached() &&
+        memories_.ledger_of_page(item.page).rows().must_move(item.page))
         move_top(item);
     // A slot keeps that in any layer.
-    const bool kept = item.cached && (completion.segments & first_segment);
+    const bool kept = item.is_cached() && (completion.segments & first_segment);
     if (on_gpu && !kept) segment_done(item, completion.segments);
 }
 
 void step_work::operation_ended(const completion &completion) {
-    --open_operations_;
+    --queue_.open_operations;
     if (completion.kind == event_kind::prediction) {
-        predicting_ = false;
+        next_layer_.predicting = false;
         return plan_prefetch();
     }
     if (completion.kind == event_kind::hidden_states) return;
@@ -501,40 +462,32 @@ void step_work::operation_ended(const completion &completion) {
 }
 
 void step_work::end(layer_report &report) {
-    if (versions_ > 1) [[unlikely]]
-        count_versions(items_, transport_, report);
     ledger *const single_ledger = memories_.single_ledger();
     for (step_item &item : items_) {
         (single_ledger ? *single_ledger : memories_.ledger_of_page(item.page))
-            .unpin(item.page, item.cached || item.behind);
-        if (item.site >= site_remote)
-            remote_.count(item, report.experts);
-        else
-            report.experts.on_cpu += item.site == site_cpu;
+            .unpin(item.page, item.is_cached() || item.loads_behind());
+        for (const auto &supplier : suppliers_) supplier->count(item, report);
+        report.experts.on_cpu += item.site == site_cpu;
         assert(item.missing != 0 || item.transfers[0] == MOORAGE_NONE);
         if (item.missing == 0) continue;  // so nothing has brought it
-        if (host_) host_->let_go(item.page);
-        bool loaded = false;
+        report.experts.loaded += item.is_loaded();
         for (const uint32_t id : item.transfers) {
             if (id == MOORAGE_NONE) continue;
             item.load_ns += transport_.record(id).busy_ns;
-            loaded = item.site == site_gpu;
             transport_.release(id);
         }
-        report.experts.loaded += loaded;
-        if (devices_ > 1) account_.devices[memories_.device_of(item.page)].loaded += loaded;
     }
     dispatch_.report_outcomes(layer(), items_);
-    if (host_) host_->give_up(layer());
+    for (const auto &supplier : suppliers_) supplier->end(layer());
     if (!cache_.gives_up() || !can_load()) return;  // it could not come again
-    given_up_.clear();
-    cache_.give_up(layer(), given_up_);
-    behind_.release(given_up_);
+    slots_.given_up.clear();
+    cache_.give_up(layer(), slots_.given_up);
+    behind_.release(slots_.given_up);
 }
 
 void step_work::keep_cached(uint32_t page) {
     const auto item = std::ranges::find(items_, page, &step_item::page);
-    if (item != items_.end()) item->cached = true;
+    if (item != items_.end()) item->residency = item_residency::cached;
 }
 
 }  // namespace moorage::core

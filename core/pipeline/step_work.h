@@ -5,6 +5,7 @@
 // between start() and end(), for every operation that was queued. [step]
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -16,10 +17,9 @@
 #include "core/execute/executor.h"
 #include "core/execute/links.h"
 #include "core/pipeline/guard.h"
-#include "core/pipeline/host_store.h"
 #include "core/pipeline/load_behind.h"
-#include "core/pipeline/remote_calls.h"
 #include "core/pipeline/run_account.h"
+#include "core/pipeline/suppliers.h"
 #include "core/prefetch/prefetch_stage.h"
 #include "core/source/layer_step.h"
 #include "core/source/source.h"
@@ -36,7 +36,6 @@ public:
         const memories &device_memories;
         caches &cache;
         transport_stage &transport;
-        host_store *host;  // null: host memory holds everything
         load_behind &behind;
         prefetch_stage &prefetch;
         dispatch_stage &dispatch;
@@ -49,15 +48,15 @@ public:
         // Loads read from disk. An expert without a slot passes through, and the device computes
         // it, too.
         bool from_disk;
-        peers *cluster_peers;  // null: there are none
+        const step_suppliers &suppliers;
     };
     // All borrowed.
     explicit step_work(const parts &parts);
 
     // A pass begins. Its tokens and context are known.
     void begin_pass() {
-        attention_ns_ =
-            costs_.attention_ns(pass_.tokens.size(), pass_.context(), pass_.sequences());
+        next_layer_.attention_ns =
+            costs().attention_ns(pass_.tokens.size(), pass_.context(), pass_.sequences());
     }
     // Counts hits by the residency now, and pins every expert of the step.
     void look_up(layer_report &report);
@@ -81,9 +80,17 @@ public:
     // choices.
     void end(layer_report &report);
 
-    bool has_open_operations() const { return open_operations_ != 0; }  // for operations under way
+    bool has_open_operations() const {
+        return queue_.open_operations != 0;
+    }  // for operations under way
     // Whether absent experts can be loaded. Otherwise the placement decides what is here.
-    bool can_load() const { return !peers_ || peers_->can_load(); }
+    bool can_load() const {
+        return std::ranges::all_of(suppliers_,
+                                   [](const auto &supplier) { return supplier->can_load(); });
+    }
+    // For a supplier: starts waiting segments whose own device has room, past those whose device is
+    // full. Returns the full devices as a mask.
+    uint32_t start_on_free_devices();
     // Properties of an item, by the tag of its completion.
     uint32_t tokens_of(uint32_t item) const { return items_[item].tokens; }
     uint32_t page_of(uint32_t item) const { return items_[item].page; }
@@ -96,7 +103,7 @@ public:
 
 private:
     uint32_t layer() const { return step_.view().layer; }
-    uint64_t now_ns() const { return now_ns_; }
+    const cost_model &costs() const { return device_costs_.first; }
     bool prefetches() const { return prefetch_.is_active() && guard_.is_on(guard::prefetch); }
     void look_up_predicted(layer_report &report);
     void join_transfers();
@@ -110,8 +117,6 @@ private:
     void queue_missing(bool splits);
     void start_waiting();
     bool start_next(std::pair<uint32_t, uint8_t> waiting);
-    void send_hidden_states();
-    void start_on_other_devices();
     void predict();
     void plan_prefetch();
     bool order_outside_buffer();
@@ -133,13 +138,10 @@ private:
     uint64_t window_ns(uint64_t backlog_ns) const;
 
     executor &executor_;
-    const uint64_t &now_ns_;  // of its clock
     const device_costs device_costs_;
-    const cost_model &costs_;  // of the first device; also for values that all share
     const memories &memories_;
     caches &cache_;
     transport_stage &transport_;
-    host_store *host_;
     load_behind &behind_;
     prefetch_stage &prefetch_;
     dispatch_stage &dispatch_;
@@ -147,33 +149,40 @@ private:
     run_account &account_;
     layer_step &step_;
     const pass &pass_;
-    remote_calls remote_;
-    const uint32_t layers_, devices_, versions_;
-    const bool from_disk_;
-    const bool predicts_;  // executor::predict() comes before prefetches are planned
-    peers *const peers_;   // null: there are none
+    const step_suppliers &suppliers_;
+    const struct {
+        uint32_t layers, devices;
+        bool from_disk;
+        bool predicts;  // executor::predict() comes before prefetches are planned
+    } run_;
 
     std::vector<step_item> items_;
-    std::vector<uint32_t> places_of_items_;  // [distinct experts of the step] their place in items_
-    std::vector<prefetch_stage::taken_segments> taken_;
-    std::vector<uint32_t> to_cache_, to_cache_items_;
-    std::vector<placement_in_cache> placed_;
-    std::vector<uint8_t> started_;
-    std::vector<uint32_t> given_up_;  // pages that the cache policy gave up
-    std::vector<uint32_t> free_slots_,
-        held_frames_;  // [devices] free slots of the layer; frames in use
-    const std::vector<uint32_t> none_held_;
-    std::vector<uint64_t> backlogs_ns_;  // [devices]
-    uint32_t sent_devices_ = 0;          // devices that have hidden states to send back, as a mask
-    // Segments that wait for room in the arena, in order: item, segments; next_waiting_ goes first.
-    std::vector<std::pair<uint32_t, uint8_t>> waiting_;
-    size_t next_waiting_ = 0;
-    std::vector<uint32_t> awaiting_read_;  // items of the CPU whose pages come from disk
-    std::vector<uint32_t> prediction_experts_;
-    bool predicting_ = false;       // under way
-    bool has_predictions_ = false;  // the step before made predictions for this one
-    uint32_t open_operations_ = 0;  // operations under way
-    uint64_t attention_ns_ = 0;
+    std::vector<uint32_t> places_;  // [distinct experts of the step] their place in items_
+    struct {                        // the search for slots
+        std::vector<uint32_t> pages, items;
+        std::vector<placement_in_cache> placed;
+        std::vector<uint8_t> started;
+        std::vector<uint32_t> given_up;    // pages that the cache policy gave up
+        std::vector<uint32_t> free_count;  // [devices] of the layer
+    } slots_;
+    struct {  // the buffer of prefetched segments
+        std::vector<prefetch_stage::taken_segments> taken;
+        std::vector<uint32_t> held_frames, none_held;  // [devices]
+    } buffer_;
+    struct {
+        // Segments that wait for room in the arena, in order: item, segments.
+        std::vector<std::pair<uint32_t, uint8_t>> waiting;
+        size_t next = 0;               // of these, goes first
+        uint32_t open_operations = 0;  // under way
+        bool empty() const { return next == waiting.size(); }
+    } queue_;
+    struct {                                // the time until the next layer is routed
+        std::vector<uint64_t> backlogs_ns;  // [devices]
+        uint64_t attention_ns = 0;
+        std::vector<uint32_t> predict_from;  // experts
+        bool predicting = false;             // under way
+        bool predicted = false;              // the step before made predictions for this one
+    } next_layer_;
 };
 
 }  // namespace moorage::core

@@ -1,5 +1,5 @@
 // versions.h - where a run takes the second version of the experts from (decision 0039).
-// step_versions.h chooses the version that a step computes.
+// version_supplier.h chooses the version that a step computes.
 #pragma once
 
 #include <string>
