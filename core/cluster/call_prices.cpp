@@ -101,7 +101,7 @@ remote_offer call_prices::offer(uint32_t server, uint32_t tokens) const {
     const uint64_t compute_ns =
         tokens == 1 ? route.compute_ns : state_.compute_ns(server, home_.model, tokens);
     const emulator *gpu = state_.gpu(server);
-    const uint64_t queue_ns = gpu ? gpu->gpu_backlog_ns() : 0;
+    const uint64_t queue_ns = gpu ? gpu->device_backlog_ns() : 0;
     const uint64_t beside_ns = gpu ? 0 : compute_ns;  // side by side with its other experts
     return {server, there_ns + queue_ns + compute_ns + back_ns,
             there_ns + queue_ns + beside_ns + (state_.returns_each() ? 0 : back_ns)};

@@ -18,8 +18,8 @@ public:
     ideal_executor(uint64_t expert_ns, uint32_t transfers_max, uint64_t *clock)
         : stream_executor(transfers_max, nullptr, clock), expert_ns_(expert_ns) {}
 
-    // Any work that takes so long. It completes (gpu_expert) with the tag.
-    void compute(uint32_t tag, uint64_t ns) { add({event_kind::gpu_expert, tag, ns, 0}); }
+    // Any work that takes so long. It completes (device_expert) with the tag.
+    void compute(uint32_t tag, uint64_t ns) { add({event_kind::device_expert, tag, ns, 0}); }
     void send(const link_piece &piece) override { add({event_kind::piece, piece.link, 0, 0}); }
     uint64_t due() const override {
         return waiting_.empty() ? MOORAGE_NEVER : waiting_.front().at_ns;

@@ -31,7 +31,7 @@ status served_home::make(const home_place &place, const request_share &share) {
     place_ = place;
     node_ = &surroundings_.emulator.add(place);
     costs_ = std::make_unique<cost_model>(
-        on_gpu() ? scene_.hardware[place.device] : ideal_hardware(), scene_.shapes[place.model]);
+        on_device() ? scene_.hardware[place.device] : ideal_hardware(), scene_.shapes[place.model]);
     *policy_costs_ = costs_->summary(1);
     if (const status done = make_source(share); !done) return done;
     if (const status done = take_sizes(); !done) return done;
@@ -40,7 +40,7 @@ status served_home::make(const home_place &place, const request_share &share) {
     if (const status done = make_policies(); !done) return done;
     make_pipeline();
     node_->attach({line_.get(), executor_.get(), gpu_, source_.get(), loads_});
-    if (!on_gpu() && !scene_.demand.home_holds.empty()) keep_held();
+    if (!on_device() && !scene_.demand.home_holds.empty()) keep_held();
     return success();
 }
 
@@ -63,7 +63,7 @@ status served_home::make_source(const request_share &share) {
 status served_home::take_sizes() {
     const cluster_arrays &cluster = scene_.cluster;
     const stage_config &prefetch = surroundings_.inputs.config.prefetch;
-    loads_ = on_gpu() &&
+    loads_ = on_device() &&
              surroundings_.inputs.config.cluster->servers[cluster.device_server[place_.device]]
                  .host_experts;
     if (!loads_ && prefetch.plugin != "none")
@@ -73,8 +73,8 @@ status served_home::take_sizes() {
                      true};
     pages_ = source_->layers() * source_->experts();
     const uint64_t fit =
-        on_gpu() ? cluster.device_bytes[place_.device] / scene_.demand.expert_bytes[place_.model]
-                 : pages_;
+        on_device() ? cluster.device_bytes[place_.device] / scene_.demand.expert_bytes[place_.model]
+                    : pages_;
     capacity_ = static_cast<uint32_t>(std::min<uint64_t>(fit, pages_));
     buffer_ = loads_ ? source_->top_k() : 0;
     transfers_ = pipeline::transfers_for(source_->experts(), buffer_, false);
@@ -91,7 +91,7 @@ void served_home::make_store() {
 
 void served_home::make_executor() {
     uint64_t *const clock = surroundings_.emulator.clock();
-    if (!on_gpu()) {
+    if (!on_device()) {
         const cluster_arrays &cluster = scene_.cluster;
         const double call_s =
             cluster.home_call_s[size_t{place_.home} * cluster.models + place_.model];
@@ -122,7 +122,7 @@ status served_home::make_policies() {
     table.show_in(bounds);
     if (const status done = policies_.activate(bounds); !done) return done;
     // A device does not call itself.
-    const uint32_t callable = node_->servers() - (on_gpu() ? 1 : 0);
+    const uint32_t callable = node_->servers() - (on_device() ? 1 : 0);
     return check_composition(
         {surroundings_.inputs.config, policies_, source_->experts(), buffer_, callable},
         surroundings_.warnings);

@@ -34,11 +34,11 @@ public:
     const policy_set &policies() const { return policies_; }
 
     const std::string &name() const {
-        return on_gpu() ? scene_.device_names[place_.device] : scene_.home_names[place_.home];
+        return on_device() ? scene_.device_names[place_.device] : scene_.home_names[place_.home];
     }
 
 private:
-    bool on_gpu() const { return place_.device != MOORAGE_NONE; }
+    bool on_device() const { return place_.device != MOORAGE_NONE; }
     status take_sizes();
     status make_source(const request_share &share);
     void make_store();

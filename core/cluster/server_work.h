@@ -61,7 +61,7 @@ public:
     }
     // Whether the completion belongs to this work.
     static bool is_of(const completion &done) {
-        return done.kind == event_kind::gpu_expert && (done.tag & for_others) != 0;
+        return done.kind == event_kind::device_expert && (done.tag & for_others) != 0;
     }
     call_expert computed(const completion &done) {
         const call_expert called = under_way_.take(done.tag & ~for_others);

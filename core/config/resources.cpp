@@ -8,9 +8,9 @@ namespace moorage::core {
 void scale_resources(hardware_profile &profile, const resource_factors &factors) {
     device_profile &device = profile.device;
     engine_profile &engine = profile.engine;
-    device.flops_per_s *= factors[resource::gpu_compute];
-    device.vector_flops_per_s *= factors[resource::gpu_compute];
-    device.few_flops_per_s *= factors[resource::gpu_compute];
+    device.flops_per_s *= factors[resource::device_compute];
+    device.vector_flops_per_s *= factors[resource::device_compute];
+    device.few_flops_per_s *= factors[resource::device_compute];
     for (double *rate :
          {&device.memory_bytes_per_s, &device.context_bytes_per_s, &device.cache_bytes_per_s})
         *rate *= factors[resource::gpu_memory];

@@ -13,7 +13,15 @@
 
 namespace moorage::core {
 
-enum class resource : uint8_t { gpu_compute, gpu_memory, launches, link, cpu, host_memory, disk };
+enum class resource : uint8_t {
+    device_compute,
+    gpu_memory,
+    launches,
+    link,
+    cpu,
+    host_memory,
+    disk
+};
 inline constexpr size_t resource_count = 7;
 inline constexpr std::array<std::string_view, resource_count> resource_names{
     "gpu_compute", "gpu_memory", "launches", "link", "cpu", "host_memory", "disk"};

@@ -31,7 +31,7 @@ dispatch_stage::dispatch_stage(instance &policy, fault_log &faults, const device
         remote_devices_.reserve(offers_max);
         for (auto *array : {&remote_ns_, &once_ns_}) array->reserve(offers_max);
     }
-    for (auto *array : {&load_ns_, &gpu_ns_, &cpu_ns_}) array->resize(items_max);
+    for (auto *array : {&load_ns_, &device_ns_, &cpu_ns_}) array->resize(items_max);
     missing_.resize(items_max);
     seen_.resize(items_max);
     scores_.resize(items_max);
@@ -52,7 +52,7 @@ void dispatch_stage::fill_constant_table() {
     table_->host_tokens = lent(tokens_);
     table_->host_missing = lent(missing_);
     table_->host_load_ns = lent(load_ns_);
-    table_->host_gpu_ns = lent(gpu_ns_);
+    table_->host_gpu_ns = lent(device_ns_);
     table_->host_cpu_ns = lent(cpu_ns_);
     table_->devices = static_cast<uint32_t>(machine_devices_.size());
     table_->gpus = memories_.devices();
@@ -71,7 +71,7 @@ void dispatch_stage::fill_constant_table() {
 }
 
 void dispatch_stage::update_unit_prices() {
-    gpu_one_token_ns_ = costs_.gpu_expert_ns(1, 1);
+    device_one_token_ns_ = costs_.gpu_expert_ns(1, 1);
     cpu_one_token_ns_ = costs_.cpu_expert_ns(1, 1);
 }
 
@@ -88,7 +88,7 @@ void dispatch_stage::price_items(const layer_step &step, const std::vector<step_
     }
     // The addresses of the arrays are read once, because a stored byte could alias anything.
     uint32_t *const experts = experts_.data(), *const tokens = tokens_.data();
-    uint64_t *const load_ns = load_ns_.data(), *const gpu_ns = gpu_ns_.data();
+    uint64_t *const load_ns = load_ns_.data(), *const gpu_ns = device_ns_.data();
     uint64_t *const cpu_ns = cpu_ns_.data();
     uint8_t *const missing = missing_.data();
     for (uint32_t i = 0, count = item_count_; i < count; ++i) {
@@ -97,7 +97,7 @@ void dispatch_stage::price_items(const layer_step &step, const std::vector<step_
         tokens[i] = item.tokens;
         missing[i] = item.missing;
         load_ns[i] = item.missing ? costs_.load_ns(item.load_left_bytes) + item.read_ns : 0;
-        gpu_ns[i] = item.tokens == 1 ? gpu_one_token_ns_ : costs_.gpu_expert_ns(item.tokens, 1);
+        gpu_ns[i] = item.tokens == 1 ? device_one_token_ns_ : costs_.gpu_expert_ns(item.tokens, 1);
         cpu_ns[i] = item.read_ns +
                     (item.tokens == 1 ? cpu_one_token_ns_ : costs_.cpu_expert_ns(item.tokens, 1));
     }
@@ -122,7 +122,7 @@ void dispatch_stage::price_devices(const layer_step &step, const std::vector<ste
         if (default_devices_[i] < cpu_) default_devices_[i] = device;
         item_gpus_[i] = device;
         const cost_model &costs = device_costs_.of_device(device);
-        gpu_ns_[i] = costs.gpu_expert_ns(item.tokens, 1);
+        device_ns_[i] = costs.gpu_expert_ns(item.tokens, 1);
         if (item.missing) load_ns_[i] = costs.load_ns(item.load_left_bytes) + item.read_ns;
     }
     const uint32_t tokens = step.view().token_count;
@@ -190,7 +190,7 @@ bool dispatch_stage::assign(const layer_step &step, std::vector<step_item> &item
     for (uint32_t i = 0; i < count; ++i) {
         step_item &item = items[i];
         const uint32_t device = devices[i] & ~MOORAGE_AND_LOAD;
-        item.site = device < cpu_ ? uint32_t{site_gpu} : device - cpu_ + site_cpu;
+        item.site = device < cpu_ ? uint32_t{site_device} : device - cpu_ + site_cpu;
         if ((devices[i] & MOORAGE_AND_LOAD) && item.missing != 0 && !item.is_cached() &&
             load_ns_[i] != MOORAGE_NEVER)
             item.residency = item_residency::loading_behind;
@@ -257,7 +257,7 @@ std::string dispatch_stage::advice_error(uint32_t index) const {
 void dispatch_stage::send_outcomes(uint32_t layer, const std::vector<step_item> &items) {
     for (const step_item &item : items) {
         const uint32_t device =
-            item.site == site_gpu ? memories_.device_of(item.page) : item.site - site_cpu + cpu_;
+            item.site == site_device ? memories_.device_of(item.page) : item.site - site_cpu + cpu_;
         const moorage_dispatched outcome{sizeof(outcome), 0,           layer,        item.expert,
                                          device,          item.tokens, item.load_ns, item.run_ns};
         policy_.call(entry_point::dispatch_outcome, policy_.dispatch->outcome, &outcome);

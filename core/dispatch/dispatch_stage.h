@@ -19,7 +19,7 @@ namespace moorage::core {
 
 // The place where an item is computed: the GPU that owns it, the CPU, or, from site_remote on,
 // a server. Policies name devices, and there may be several GPUs.
-enum site : uint32_t { site_gpu = 0, site_cpu = 1, site_remote = 2 };
+enum site : uint32_t { site_device = 0, site_cpu = 1, site_remote = 2 };
 
 // Where the content of an item is when its step is over.
 enum class item_residency : uint8_t {
@@ -34,7 +34,7 @@ struct step_item {
     uint32_t expert = 0, page = 0, tokens = 0;
     uint8_t missing = 0;  // segments that are not resident
     uint8_t version = 0;  // the version in which the device computes it; set if there are several
-    uint32_t site = site_gpu;
+    uint32_t site = site_device;
     // The transfers of the top segment (or the whole) and of the bottom segment.
     uint32_t transfers[2] = {MOORAGE_NONE, MOORAGE_NONE};
     uint64_t load_left_bytes = 0;      // bytes still to load
@@ -47,7 +47,8 @@ struct step_item {
     bool loads_behind() const { return residency == item_residency::loading_behind; }
     // Whether a transfer brought it to its device. Requires: it is missing.
     bool is_loaded() const {
-        return site == site_gpu && (transfers[0] != MOORAGE_NONE || transfers[1] != MOORAGE_NONE);
+        return site == site_device &&
+               (transfers[0] != MOORAGE_NONE || transfers[1] != MOORAGE_NONE);
     }
 
     // Resets the item, except the missing segments and its residency. Writes member by member: an
@@ -56,7 +57,7 @@ struct step_item {
         expert = its_expert;
         page = its_page;
         tokens = its_tokens;
-        site = site_gpu;
+        site = site_device;
         transfers[0] = transfers[1] = MOORAGE_NONE;
         load_left_bytes = read_ns = load_ns = run_ns = 0;
         computing_count = 0;
@@ -114,7 +115,7 @@ private:
     const moorage_items *table_lent_ = nullptr;
     const float *scores_lent_ = nullptr;
     lent_vector<uint32_t> remote_first_, remote_devices_, experts_, tokens_;
-    lent_vector<uint64_t> remote_ns_, once_ns_, load_ns_, gpu_ns_, cpu_ns_;
+    lent_vector<uint64_t> remote_ns_, once_ns_, load_ns_, device_ns_, cpu_ns_;
     lent_vector<uint32_t> item_gpus_;  // of each item
     // For each device, if there are several.
     lent_vector<uint64_t> device_backlog_ns_, device_once_ns_;
@@ -122,7 +123,7 @@ private:
     std::vector<uint64_t> seen_;  // seen in this step if equal to seen_mark_
     uint64_t seen_mark_ = 0;
     lent_vector<float> scores_;
-    uint64_t gpu_one_token_ns_ = 0, cpu_one_token_ns_ = 0;
+    uint64_t device_one_token_ns_ = 0, cpu_one_token_ns_ = 0;
 };
 
 }  // namespace moorage::core

@@ -73,7 +73,7 @@ void cost_model::price_layer() {
 }
 
 void cost_model::price_one_token() {
-    gpu_one_token_ns_ = price_gpu_expert(1, 1, 0);
+    device_one_token_ns_ = price_device_expert(1, 1, 0);
     cpu_one_token_ns_ = price_cpu_expert(1, 1);
     load_expert_ns_ = price_load(shape_.expert_bytes);
 }
@@ -160,13 +160,13 @@ uint64_t cost_model::draw_ns(uint64_t positions) const {
     return rate == 0 ? 0 : whole_ns(logits / rate);
 }
 
-uint64_t cost_model::price_gpu_expert(uint64_t tokens, double share, uint32_t version) const {
+uint64_t cost_model::price_device_expert(uint64_t tokens, double share, uint32_t version) const {
     const double bytes = bytes_of(version) * share;
     const double tile =
         hardware_.engine.is_own() ? hardware_.device.tile_tokens : hardware_.engine.tile_tokens;
     const double worked =
         work_s(version == 0 ? expert_format_ : small_expert_format_, bytes, tokens, tile);
-    return corrected(gpu_expert, expert_overhead_ns() + whole_ns(worked));
+    return corrected(device_expert, expert_overhead_ns() + whole_ns(worked));
 }
 
 uint64_t cost_model::price_cpu_expert(uint64_t tokens, double share) const {

@@ -48,8 +48,9 @@ public:
     uint64_t head_ns(uint64_t tokens) const;
     // `share` of an expert (1: whole) in one of its versions for `tokens` tokens.
     uint64_t gpu_expert_ns(uint64_t tokens, double share, uint32_t version = 0) const {
-        return tokens == 1 && share == 1 && version == 0 ? gpu_one_token_ns_
-                                                         : price_gpu_expert(tokens, share, version);
+        return tokens == 1 && share == 1 && version == 0
+                   ? device_one_token_ns_
+                   : price_device_expert(tokens, share, version);
     }
     uint64_t cpu_expert_ns(uint64_t tokens, double share) const {
         return tokens == 1 && share == 1 ? cpu_one_token_ns_ : price_cpu_expert(tokens, share);
@@ -97,7 +98,7 @@ public:
     // its kind, a mean over about the last sixteen. All later answers of that kind are multiplied
     // by the factor. `modelled_ns`: what this model said of the operation just before. Never called
     // in virtual time.
-    enum term : uint32_t { attention, gpu_expert, cpu_expert, load, read, term_count };
+    enum term : uint32_t { attention, device_expert, cpu_expert, load, read, term_count };
     void observe(term kind, uint64_t modelled_ns, uint64_t measured_ns);
 
     // For the policies (moorage_costs); `context` as in attention_ns for one token.
@@ -122,7 +123,7 @@ private:
     double look_back_s(uint64_t tokens, uint64_t context, uint64_t sequences) const;
     double state_bytes(uint64_t sequences) const;
     void price_layer();
-    uint64_t price_gpu_expert(uint64_t tokens, double share, uint32_t version) const;
+    uint64_t price_device_expert(uint64_t tokens, double share, uint32_t version) const;
     uint64_t price_cpu_expert(uint64_t tokens, double share) const;
     uint64_t price_load(uint64_t bytes) const;
     uint64_t part_bytes(double share, uint32_t version) const;
@@ -141,7 +142,7 @@ private:
     uint64_t context_ = 1;
     std::array<double, term_count> factors_{1, 1, 1, 1, 1};
     // A whole expert for one token. Nearly every question in decoding is this one.
-    uint64_t gpu_one_token_ns_ = 0, cpu_one_token_ns_ = 0, load_expert_ns_ = 0;
+    uint64_t device_one_token_ns_ = 0, cpu_one_token_ns_ = 0, load_expert_ns_ = 0;
 };
 
 const cost_model &device_costs::of_device(uint32_t device) const {

@@ -41,9 +41,9 @@ public:
     void route(std::span<const uint32_t> chosen, std::span<const float> weights) override {
         compute_.route(chosen, weights);
     }
-    void expert_on_gpu(const expert_work &work) override {
+    void expert_on_device(const expert_work &work) override {
         add_expert(work);
-        emulator_.expert_on_gpu(work);
+        emulator_.expert_on_device(work);
     }
     void expert_on_cpu(const expert_work &work) override {
         add_expert(work);

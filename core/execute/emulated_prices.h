@@ -9,7 +9,7 @@ namespace moorage::core {
 
 // The price of an expert, or of a move.
 inline uint64_t price_of_work(const cost_model &costs, event_kind kind, const expert_work &work) {
-    return kind == event_kind::gpu_expert
+    return kind == event_kind::device_expert
                ? costs.gpu_expert_ns(work.tokens, work.share, work.version)
            : kind == event_kind::cpu_expert ? costs.cpu_expert_ns(work.tokens, work.share)
                                             : costs.move_ns(work.share, work.version);
@@ -20,7 +20,7 @@ inline uint64_t launching_ns(const cost_model &costs, event_kind kind) {
         case event_kind::gate:
         case event_kind::prediction:
             return costs.attention_overhead_ns() + costs.sync_ns();
-        case event_kind::gpu_expert:
+        case event_kind::device_expert:
             return costs.expert_overhead_ns();
         case event_kind::head:
             return costs.head_overhead_ns();

@@ -50,7 +50,7 @@ void emulator::queued(stream &stream) {
 bool emulator::waits_for_link(const operation &work) {
     if (!flows_.is_under_way(link_h2d)) return false;
     if (overlap_ == load_overlap::none) return true;
-    if (work.kind != event_kind::gpu_expert) return false;
+    if (work.kind != event_kind::device_expert) return false;
     return !device_.queue.all_of([&](const operation &entry) { return ready(entry); });
 }
 

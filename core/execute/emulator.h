@@ -32,7 +32,7 @@ public:
     completion wait() override;
     bool unified_memory() const override { return costs_.hardware().device.unified_memory; }
     // Work that the GPU has been given and has not done, in ns.
-    uint64_t gpu_backlog_ns() const { return device_.backlog_ns; }
+    uint64_t device_backlog_ns() const { return device_.backlog_ns; }
 
     uint64_t events() const { return events_; }
 

@@ -67,7 +67,7 @@ struct link_piece {
 
 enum class event_kind : uint8_t {
     gate,
-    gpu_expert,
+    device_expert,
     cpu_expert,
     remote_expert,
     moved,
@@ -107,7 +107,7 @@ public:
     // chosen [B, k], MOORAGE_NONE if fewer are to be computed. The weights are [B, k], or empty if
     // the source has none. Borrowed for the call.
     virtual void route(std::span<const uint32_t>, std::span<const float>) {}
-    virtual void expert_on_gpu(const expert_work &work) = 0;
+    virtual void expert_on_device(const expert_work &work) = 0;
     // The expert's weights are read from host memory.
     virtual void expert_on_cpu(const expert_work &work) = 0;
     // Whether predict() is offered. Without it, predictions use the gate and what is known before

@@ -141,12 +141,12 @@ void executor_drive::queue(uint32_t page, uint32_t top_id, uint32_t bottom_id) {
     busy_.push_back(page);
     if (!split()) {
         ++open_;
-        executor_->expert_on_gpu({page, 0, 1, top_id, tag_++, MOORAGE_WHOLE});
+        executor_->expert_on_device({page, 0, 1, top_id, tag_++, MOORAGE_WHOLE});
         return;
     }
     open_ += 2;
-    executor_->expert_on_gpu({page, 0, options_.theta, top_id, tag_, first_segment});
-    executor_->expert_on_gpu({page, 0, 1 - options_.theta, bottom_id, tag_++, last_segment});
+    executor_->expert_on_device({page, 0, options_.theta, top_id, tag_, first_segment});
+    executor_->expert_on_device({page, 0, 1 - options_.theta, bottom_id, tag_++, last_segment});
 }
 
 void executor_drive::send_next() {
@@ -164,7 +164,7 @@ bool executor_drive::handle_completion() {
         if (under_way_.front() != MOORAGE_NONE) executor_->arrived(under_way_.front());
         under_way_.pop_front();
         send_next();
-    } else if (done.kind == event_kind::gpu_expert || done.kind == event_kind::cpu_expert) {
+    } else if (done.kind == event_kind::device_expert || done.kind == event_kind::cpu_expert) {
         --open_;
     } else {
         if (done.kind == event_kind::prediction) --open_;

@@ -36,8 +36,8 @@ public:
     void head(uint32_t tokens) override {
         queue_part(event_kind::head, layer_, self().price_of_head(tokens));
     }
-    void expert_on_gpu(const expert_work &work) override {
-        queue_work<event_kind::gpu_expert>(device_, work);
+    void expert_on_device(const expert_work &work) override {
+        queue_work<event_kind::device_expert>(device_, work);
     }
     void expert_on_cpu(const expert_work &work) override {
         queue_work<event_kind::cpu_expert>(cpu_, work);

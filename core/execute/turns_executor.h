@@ -79,7 +79,7 @@ private:
         base::account(cause::host, begin_ns);
         const event_kind kind = stream.queue.front().kind;
         turn_work_.clear();
-        if (kind == event_kind::gpu_expert || kind == event_kind::cpu_expert) {
+        if (kind == event_kind::device_expert || kind == event_kind::cpu_expert) {
             // A bottom segment adds to the outputs of its top, so it begins a loop of its own.
             base::gather(stream, turn_work_, [&](const operation &next) {
                 return next.segments != last_segment ||

@@ -16,7 +16,7 @@ void device_supplier::looked_up(std::span<const uint32_t>, std::span<step_item> 
 uint32_t device_supplier::begin(std::span<const step_item> items) {
     sent_devices_ = 0;
     for (const step_item &item : items)
-        if (item.site == site_gpu) sent_devices_ |= 1u << memories_.device_of(item.page);
+        if (item.site == site_device) sent_devices_ |= 1u << memories_.device_of(item.page);
     uint32_t started = 0;
     for (uint32_t device = 1; device < memories_.devices(); ++device) {
         if ((sent_devices_ >> device & 1) == 0) continue;

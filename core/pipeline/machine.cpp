@@ -8,7 +8,7 @@
 #include "core/execute/cuda/cuda_executor.h"
 #include "core/execute/emulated_model.h"
 #include "core/execute/emulator.h"
-#include "core/execute/gpus_emulator.h"
+#include "core/execute/devices_emulator.h"
 #include "core/execute/host_emulator.h"
 
 namespace moorage::core {
@@ -29,7 +29,7 @@ status make_emulator(const machine_request &request, machine &machine) {
         machine.emulator = std::make_unique<host_emulator>(*request.costs, request.transfers_max,
                                                            request.in_place, request.sink);
     else if (!request.more_costs.empty())
-        machine.emulator = std::make_unique<gpus_emulator>(
+        machine.emulator = std::make_unique<devices_emulator>(
             device_costs{*request.costs, request.more_costs}, request.transfers_max, request.sink);
     else
         machine.emulator =

@@ -35,7 +35,7 @@ private:
                              std::optional<uint32_t> experts, double share,
                              std::optional<uint64_t> bytes) const;
     status plan_host(uint64_t total_experts);
-    result<uint64_t> experts_on_gpu(uint64_t total_experts) const;
+    result<uint64_t> experts_on_device(uint64_t total_experts) const;
     void warn_of_size(size_t device);
     void warn_of_hits();
     size_t device_count() const { return std::max<size_t>(request_.devices.size(), 1); }
@@ -124,7 +124,7 @@ result<uint64_t> planner::wanted_experts(uint64_t total_experts) const {
     if (config_.sizes_cache()) return counted_slots(total_experts);
     if (on_host()) return total_experts;
     if (config_.runs_on().memory == fast_memory::gpu) {
-        if (device_count() == 1) return experts_on_gpu(total_experts);
+        if (device_count() == 1) return experts_on_device(total_experts);
         return error{format("{}: how many experts do the {} GPUs keep? say [memory] experts (of "
                             "all), bytes, or "
                             "device_experts (of each)",
@@ -196,7 +196,7 @@ status planner::divide_experts() {
 }
 
 // As many as the GPU has room for beside everything else.
-result<uint64_t> planner::experts_on_gpu(uint64_t total_experts) const {
+result<uint64_t> planner::experts_on_device(uint64_t total_experts) const {
     const uint64_t room = request_.gpu_room_bytes.value_or(0);
     const uint64_t beside = plan_.slots_beside_cache();
     const uint64_t fit = room / costs_.shape().expert_bytes;

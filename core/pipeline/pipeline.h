@@ -95,7 +95,7 @@ public:
     course_state resume();
     // Takes a completion of this run's executor, or of a call to others. Call resume() afterwards.
     void handle(const completion &completion);
-    // Computes an expert for another home. It completes on the executor (gpu_expert) with the
+    // Computes an expert for another home. It completes on the executor (device_expert) with the
     // work's tag. Do not give this completion to handle(). An expert that is not resident is loaded
     // for this work alone. False: the transport has no room for that now.
     bool serve(expert_work work);

@@ -13,7 +13,7 @@ bool pipeline::serve(expert_work work) {
         if (work.transfer == MOORAGE_NONE) return false;
     }
     behind_.asked(work.page);
-    executor_.expert_on_gpu(work);
+    executor_.expert_on_device(work);
     return true;
 }
 

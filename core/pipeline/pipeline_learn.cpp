@@ -14,10 +14,10 @@ void pipeline::learn(const completion &completion) {
                 cost_model::attention,
                 costs_.attention_ns(pass_.tokens.size(), pass_.context(), pass_.sequences()),
                 completion.duration_ns);
-        case event_kind::gpu_expert: {
+        case event_kind::device_expert: {
             const uint32_t tokens = work_.tokens_of(completion.tag);
             return costs_.observe(
-                cost_model::gpu_expert,
+                cost_model::device_expert,
                 costs_.gpu_expert_ns(tokens, work_.share_of(completion.tag, completion.segments),
                                      work_.version_of(completion.tag)),
                 completion.duration_ns);
@@ -65,7 +65,7 @@ void pipeline::show(const completion &completion) {
                                          transport_.piece_bytes(completion.tag),
                                          completion.duration_ns, now_ns());
     if (account_.virtual_time) return;  // the executor shows it to the nanosecond
-    const bool expert = completion.kind == event_kind::gpu_expert ||
+    const bool expert = completion.kind == event_kind::device_expert ||
                         completion.kind == event_kind::cpu_expert ||
                         completion.kind == event_kind::moved;
     listeners_.events->computed(completion.kind, layer(),

@@ -38,7 +38,8 @@ public:
         environment common_environment;  // without the future
         // For the policy of [cache.host]. null: there is no such cache.
         const moorage_residency *host = nullptr;
-        // What cache and budget policies of each of several devices see. Empty: common_environment.
+        // The environments of the cache and budget policies of each device, if there are several.
+        // Empty: common_environment.
         std::vector<environment> devices = {};
         // Makes the future view. Called if a policy needs it and the source offers it.
         std::function<future_view *()> future = {};

@@ -11,7 +11,7 @@ namespace moorage::core {
 void step_work::predict() {
     next_layer_.predict_from.clear();
     for (const step_item &item : items_)
-        if (item.site == site_gpu && item.missing == 0 && memories_.device_of(item.page) == 0)
+        if (item.site == site_device && item.missing == 0 && memories_.device_of(item.page) == 0)
             next_layer_.predict_from.push_back(item.expert);
     executor_.predict(layer(), pass_, next_layer_.predict_from);
     next_layer_.predicting = true;
@@ -71,7 +71,7 @@ uint64_t step_work::window_ns(uint64_t backlog_ns) const {
         uint64_t device_ns = 0;
         for (const step_item &item : items_) {
             const bool done = item.computing_count == 0 && item.run_ns != 0;
-            if (item.site == site_gpu && !done && memories_.device_of(item.page) == device)
+            if (item.site == site_device && !done && memories_.device_of(item.page) == device)
                 device_ns +=
                     device_costs_.of_device(device).gpu_expert_ns(item.tokens, 1, item.version);
         }

@@ -148,7 +148,8 @@ void step_work::limit_loads_to_free_slots() {
     const bool decodes = step_.view().phase == MOORAGE_DECODE;
     for (step_item &item : items_) {
         if (item.is_cached() || (decodes && item.missing == 0)) continue;
-        const bool stays_off = item.site != site_gpu && item.missing != 0 && !item.loads_behind();
+        const bool stays_off =
+            item.site != site_device && item.missing != 0 && !item.loads_behind();
         if (stays_off) continue;
         uint32_t &free_slots = slots_.free_count[memories_.device_of(item.page)];
         if (free_slots != 0) {
@@ -179,7 +180,7 @@ void step_work::give_up_prefetch(step_item &item) {
 void step_work::compute_all_on_device() {
     for (step_item &item : items_) {
         if (item.site != site_cpu) continue;
-        item.site = site_gpu;
+        item.site = site_device;
         if (item.loads_behind())
             item.residency = item_residency::passing;
         else if (item.missing != 0 && !item.is_cached())
@@ -194,7 +195,7 @@ bool step_work::assign_slots() {
     for (uint32_t i = 0, count = static_cast<uint32_t>(items_.size()); i < count; ++i) {
         step_item &item = items_[i];
         if (item.missing == 0 && item.is_cached()) continue;
-        if (item.site != site_gpu && item.missing != 0) {
+        if (item.site != site_device && item.missing != 0) {
             give_up_prefetch(item);
             const bool starts = item.loads_behind() && item.missing == MOORAGE_WHOLE;
             later |= starts;
@@ -266,8 +267,9 @@ void step_work::start_segment(uint32_t index, uint8_t segments) {
     const bool resident = (item.missing & segments) == 0;
     const uint32_t transfer = resident ? MOORAGE_NONE : item.transfers[transfer_index(segments)];
     const double expert_share = segments == MOORAGE_WHOLE ? 1 : share(item.page, segments);
-    executor_.expert_on_gpu({item.page, item.tokens, expert_share, transfer, index, segments,
-                             static_cast<uint8_t>(memories_.device_of(item.page)), item.version});
+    executor_.expert_on_device({item.page, item.tokens, expert_share, transfer, index, segments,
+                                static_cast<uint8_t>(memories_.device_of(item.page)),
+                                item.version});
     ++item.computing_count;
     ++queue_.open_operations;
 }
@@ -327,7 +329,7 @@ void step_work::start() {
 void step_work::queue_missing(bool splits) {
     for (const uint32_t index : dispatch_.order()) {
         const step_item &item = items_[index];
-        if (item.site != site_gpu || item.missing == 0) continue;
+        if (item.site != site_device || item.missing == 0) continue;
         if (!splits || !is_split(item.page)) {
             queue_.waiting.emplace_back(index, uint8_t{MOORAGE_WHOLE});
             continue;
@@ -436,15 +438,15 @@ std::span<const uint32_t> step_work::held_frames() {
 
 void step_work::expert_computed(step_item &item, const completion &completion) {
     item.run_ns += completion.duration_ns;
-    const bool on_gpu = completion.kind == event_kind::gpu_expert;
+    const bool on_device = completion.kind == event_kind::device_expert;
     for (const auto &supplier : suppliers_) supplier->computed(item, completion);
-    const bool has_top = on_gpu ? (completion.segments & first_segment) != 0 : item.missing == 0;
+    const bool has_top = on_device ? (completion.segments & first_segment) != 0 : item.missing == 0;
     if (has_top && item.is_cached() &&
         memories_.ledger_of_page(item.page).rows().must_move(item.page))
         move_top(item);
     // A slot keeps that in any layer.
     const bool kept = item.is_cached() && (completion.segments & first_segment);
-    if (on_gpu && !kept) segment_done(item, completion.segments);
+    if (on_device && !kept) segment_done(item, completion.segments);
 }
 
 void step_work::operation_ended(const completion &completion) {

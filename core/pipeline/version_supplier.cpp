@@ -24,7 +24,7 @@ void version_supplier::looked_up(std::span<const uint32_t> places, std::span<ste
 
 // The CPU computes in the first version, which host memory has; other machines have no second.
 void version_supplier::count(const step_item &item, layer_report &report) {
-    const bool on_device = item.site == site_gpu;
+    const bool on_device = item.site == site_device;
     version_counts &counts = report.versions[on_device ? item.version : 0];
     counts.computed += item.tokens;
     for (const uint32_t id : item.transfers)

@@ -226,7 +226,7 @@ void figure_emulation::queue_experts(uint32_t layer, uint32_t tokens) {
         if (absent && setting_.on_cpu)
             machine_.expert_on_cpu(work);
         else
-            machine_.expert_on_gpu(work);
+            machine_.expert_on_device(work);
     }
 }
 

@@ -65,13 +65,14 @@ public:
             const bool resident = cached < cached_end, missing = absent < absent_end;
             const job &light = missing ? absent_[absent_end - 1] : cached_[cached_end - 1];
             const uint64_t cpu_done_ns = cpu_ns + light.cpu_ns;
-            const uint64_t gpu_done_ns = resident ? gpu_ns + cached_[cached].gpu_ns : MOORAGE_NEVER;
+            const uint64_t device_done_ns =
+                resident ? gpu_ns + cached_[cached].gpu_ns : MOORAGE_NEVER;
             const uint64_t arrival_ns = missing ? link_ns + absent_[absent].load_ns : 0;
             const uint64_t load_done_ns =
                 missing ? std::max(gpu_ns, arrival_ns) + absent_[absent].gpu_ns : MOORAGE_NEVER;
-            if (gpu_done_ns <= load_done_ns && gpu_done_ns <= cpu_done_ns) {
+            if (device_done_ns <= load_done_ns && device_done_ns <= cpu_done_ns) {
                 settle(cached_[cached++].item, false);
-                gpu_ns = gpu_done_ns;
+                gpu_ns = device_done_ns;
             } else if (load_done_ns <= cpu_done_ns) {
                 settle(absent_[absent++].item, false);
                 link_ns = arrival_ns;

@@ -93,12 +93,13 @@ public:
             order[place++] = i;
             const uint32_t device = devices::device_of(items, i);
             const uint64_t arrives_ns = link_ns[device] + items.host_load_ns[i];
-            const uint64_t on_gpu_ns = std::max(gpu_ns[device], arrives_ns) + items.host_gpu_ns[i];
+            const uint64_t on_device_ns =
+                std::max(gpu_ns[device], arrives_ns) + items.host_gpu_ns[i];
             const uint64_t on_cpu_ns = cpu_ns + items.host_cpu_ns[i];
-            if (free > 0 || on_gpu_ns <= on_cpu_ns) {
+            if (free > 0 || on_device_ns <= on_cpu_ns) {
                 item_devices[i] = items.own(i);
                 link_ns[device] = arrives_ns;
-                gpu_ns[device] = on_gpu_ns;
+                gpu_ns[device] = on_device_ns;
                 loads_.push_back({device, arrives_ns, items.host_gpu_ns[i]});
                 free -= free > 0;
                 continue;
@@ -120,7 +121,7 @@ private:
     };
 
     // When a GPU ends if resident experts take it that long, with the loaded ones after them.
-    uint64_t gpu_end_ns(uint32_t device, uint64_t residents_ns) const {
+    uint64_t device_end_ns(uint32_t device, uint64_t residents_ns) const {
         for (const load &load : loads_)
             if (load.device == device)
                 residents_ns = std::max(residents_ns, load.arrives_ns) + load.gpu_ns;
@@ -137,7 +138,7 @@ private:
             if (items.host_missing[i] != 0) continue;
             const uint32_t device = devices::device_of(items, i);
             devices::times then_ns = gpu_ns;
-            then_ns[device] = gpu_end_ns(device, residents_ns[device] - items.host_gpu_ns[i]);
+            then_ns[device] = device_end_ns(device, residents_ns[device] - items.host_gpu_ns[i]);
             const uint64_t cpu_then_ns = cpu_ns + items.host_cpu_ns[i];
             if (std::max(devices::longest(then_ns), cpu_then_ns) >=
                 std::max(devices::longest(gpu_ns), cpu_ns)) {

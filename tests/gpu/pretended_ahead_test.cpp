@@ -51,7 +51,7 @@ struct single_pass {
                 drive.places.take(layer * experts + i, MOORAGE_SEGMENT(0, 2), false);
     }
     void queue(uint32_t layer, uint32_t expert) {
-        device_executor().expert_on_gpu({layer * experts + expert, 1, 1, MOORAGE_NONE, expert});
+        device_executor().expert_on_device({layer * experts + expert, 1, 1, MOORAGE_NONE, expert});
     }
 };
 
@@ -67,7 +67,7 @@ TEST_CASE("what comes after a layer is launched behind its last expert") {
         run.route(layer);
         for (uint32_t i = 0; i < k; ++i) run.queue(layer, i);
         for (uint32_t i = 0; i < k; ++i)
-            CHECK(run.device_executor().wait().kind == event_kind::gpu_expert);
+            CHECK(run.device_executor().wait().kind == event_kind::device_expert);
         const uint64_t launches = pretended::calls("cudaLaunchKernel");
         layer + 1 < run.layers() ? run.device_executor().attention(layer + 1, run.tokens)
                                  : run.device_executor().head(1);
@@ -88,7 +88,7 @@ TEST_CASE("the host sees scores as it is told of them, and asks for no event") {
         CHECK((pretended::calls("cudaEventQuery") == asked) == (layer == 1));
         for (uint32_t i = 0; i < k; ++i) run.queue(layer, i);
         for (uint32_t i = 0; i < k; ++i)
-            CHECK(run.device_executor().wait().kind == event_kind::gpu_expert);
+            CHECK(run.device_executor().wait().kind == event_kind::device_expert);
         run.device_executor().attention(layer + 1, run.tokens);
     }
 }
@@ -102,7 +102,7 @@ TEST_CASE("a token's experts that are there need no copy") {
     run.route(0);
     for (uint32_t i = 0; i < k; ++i) run.queue(0, i);
     for (uint32_t i = 0; i < k; ++i)
-        CHECK(run.device_executor().wait().kind == event_kind::gpu_expert);
+        CHECK(run.device_executor().wait().kind == event_kind::device_expert);
     run.device_executor().attention(1, run.tokens);
     run.route(1);
     CHECK(pretended::calls("cudaMemcpyAsync") == copies);
@@ -116,7 +116,7 @@ TEST_CASE("an expert that the CPU computes holds the next layer back") {
     run.route(0);
     for (uint32_t i = 0; i + 1 < k; ++i) run.queue(0, i);
     for (uint32_t i = 0; i + 1 < k; ++i)
-        CHECK(run.device_executor().wait().kind == event_kind::gpu_expert);
+        CHECK(run.device_executor().wait().kind == event_kind::device_expert);
     const uint64_t launches = pretended::calls("cudaLaunchKernel");
     run.device_executor().expert_on_cpu({k - 1, 1, 1, MOORAGE_NONE, k - 1});
     CHECK(pretended::calls("cudaLaunchKernel") == launches);
@@ -131,7 +131,7 @@ TEST_CASE("the end of what is launched ahead is kept until it is asked for") {
     run.route(0);
     for (uint32_t i = 0; i < k; ++i) run.queue(0, i);
     for (uint32_t i = 0; i < k; ++i)
-        CHECK(run.device_executor().wait().kind == event_kind::gpu_expert);
+        CHECK(run.device_executor().wait().kind == event_kind::device_expert);
     // The next layer's scores are there already, and a move is queued behind them.
     run.drive.places.take(spare, MOORAGE_SEGMENT(0, 2), false);
     run.device_executor().move_top({0, 1, 1, MOORAGE_NONE, 9, MOORAGE_SEGMENT(0, 2)},
@@ -151,7 +151,7 @@ TEST_CASE("a pass that is given up leaves nothing to the next one") {
     run.route(0);
     for (uint32_t i = 0; i < k; ++i) run.queue(0, i);
     for (uint32_t i = 0; i < k; ++i)
-        CHECK(run.device_executor().wait().kind == event_kind::gpu_expert);
+        CHECK(run.device_executor().wait().kind == event_kind::device_expert);
     // The next layer's attention is under way.
     for (uint32_t i = 0; i < k; ++i) run.drive.places.release(i, MOORAGE_SEGMENT(0, 2));
     const auto report = check_golden(run.golden.data, run.drive, *run.machine.results,
@@ -192,10 +192,10 @@ TEST_CASE("a link has two pieces under way, and what is cancelled writes first")
         device_executor.expect(0);
         device_executor.send({link_h2d, wanted, MOORAGE_WHOLE, 0, bytes});
         for (uint32_t i = 0; i < k; ++i)
-            device_executor.expert_on_gpu({i, 1, 1, i == wanted ? 0 : MOORAGE_NONE, i});
+            device_executor.expert_on_device({i, 1, 1, i == wanted ? 0 : MOORAGE_NONE, i});
         for (uint32_t pieces = seed == 0 ? 1 : 2, open = k; open != 0;) {
             const completion done = device_executor.wait();
-            open -= done.kind == event_kind::gpu_expert;
+            open -= done.kind == event_kind::device_expert;
             if (done.kind == event_kind::piece && --pieces == 0) device_executor.arrived(0);
         }
         device_executor.attention(1, run.tokens);

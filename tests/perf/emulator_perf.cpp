@@ -55,8 +55,8 @@ void emulator_events(benchmark::State &state) {
         machine.attention(0, tokens);
         machine.expect(0);
         machine.send({.page = 1, .bytes = shape->expert_bytes});
-        machine.expert_on_gpu({.page = 0, .tokens = 1, .tag = 0});
-        machine.expert_on_gpu({.page = 1, .tokens = 1, .transfer = 0, .tag = 1});
+        machine.expert_on_device({.page = 0, .tokens = 1, .tag = 0});
+        machine.expert_on_device({.page = 1, .tokens = 1, .transfer = 0, .tag = 1});
         for (int ends = 0; ends < 4; ++ends)
             if (machine.wait().kind == event_kind::piece) machine.arrived(0);
     }

@@ -108,12 +108,12 @@ TEST_CASE("each decision against a naive schedule") {
             return layer_items[a].cpu_ns > layer_items[b].cpu_ns;
         });
         for (const uint32_t i : absent) {
-            const uint64_t on_gpu =
+            const uint64_t on_device =
                 std::max(gpu_ns, link_ns + layer_items[i].load_ns) + layer_items[i].gpu_ns;
             const uint64_t on_cpu = cpu_ns + layer_items[i].cpu_ns;
-            if (on_gpu <= on_cpu) {
+            if (on_device <= on_cpu) {
                 link_ns += layer_items[i].load_ns;
-                gpu_ns = on_gpu;
+                gpu_ns = on_device;
             } else {
                 sites[i] = cpu_device;
                 cpu_ns = on_cpu;

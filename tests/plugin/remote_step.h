@@ -42,13 +42,13 @@ struct decision {
 inline decision ask(any_policy &policy, const remote_step &asked_step, bool servers = true) {
     std::vector<uint32_t> experts, tokens, remote_first, remote_devices;
     std::vector<uint8_t> missing;
-    std::vector<uint64_t> load, on_gpu, on_cpu, remote, once;
+    std::vector<uint64_t> load, on_device, on_cpu, remote, once;
     for (const item &entry : asked_step.items) {
         experts.push_back(static_cast<uint32_t>(experts.size()));
         tokens.push_back(entry.tokens);
         missing.push_back(entry.absent ? MOORAGE_WHOLE : 0);
         load.push_back(entry.absent ? entry.load_ns : 0);
-        on_gpu.push_back(entry.gpu_ns), on_cpu.push_back(entry.cpu_ns);
+        on_device.push_back(entry.gpu_ns), on_cpu.push_back(entry.cpu_ns);
         remote_first.push_back(static_cast<uint32_t>(remote.size()));
         for (const offer &candidate : entry.offers) {
             remote_devices.push_back(first + candidate.server);
@@ -63,7 +63,7 @@ inline decision ask(any_policy &policy, const remote_step &asked_step, bool serv
     items.load_backlog_ns = asked_step.load_backlog_ns;
     items.host_experts = experts.data(), items.host_tokens = tokens.data();
     items.host_missing = missing.data();
-    items.host_load_ns = load.data(), items.host_gpu_ns = on_gpu.data();
+    items.host_load_ns = load.data(), items.host_gpu_ns = on_device.data();
     items.host_cpu_ns = on_cpu.data();
     place_on_first_gpu(items);
     std::vector<moorage_device> machine(first, moorage_device{});

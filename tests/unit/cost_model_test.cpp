@@ -39,14 +39,14 @@ TEST_CASE("a link is no faster than the memory that it reads") {
 TEST_CASE("measured times correct the estimate slowly, whatever one of them says") {
     cost_model model(toy::hardware(), toy::shape(1, 4, 1));
     // Eight times as long at most: 1 + 7 / 16.
-    model.observe(cost_model::gpu_expert, 100, 1'000'000);
+    model.observe(cost_model::device_expert, 100, 1'000'000);
     CHECK(model.gpu_expert_ns(1, 1) == 144);
     CHECK(model.cpu_expert_ns(1, 1) == 2500);
     CHECK(model.load_ns(100'000) == 11'000);
-    model.observe(cost_model::gpu_expert, 144, 144);
+    model.observe(cost_model::device_expert, 144, 144);
     CHECK(model.gpu_expert_ns(1, 1) == 144);
-    model.observe(cost_model::gpu_expert, 0, 5);  // says nothing
-    model.observe(cost_model::gpu_expert, 5, 0);
+    model.observe(cost_model::device_expert, 0, 5);  // says nothing
+    model.observe(cost_model::device_expert, 5, 0);
     CHECK(model.gpu_expert_ns(1, 1) == 144);
     // An eighth at least: 1 - 7 / 8 / 16 = 121 / 128 of 11,000.
     model.observe(cost_model::load, 11'000, 1);

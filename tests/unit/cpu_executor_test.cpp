@@ -142,8 +142,8 @@ std::vector<std::vector<float>> expected_logits(uint64_t seed) {
             fixture.executor->route(route.chosen, route.weights);
             const std::vector<uint32_t> distinct = route.distinct();
             for (const uint32_t expert : distinct)
-                fixture.executor->expert_on_gpu({.page = layer * experts + expert, .tokens = 1});
-            for (size_t i = 0; i < distinct.size(); ++i) fixture.next(event_kind::gpu_expert);
+                fixture.executor->expert_on_device({.page = layer * experts + expert, .tokens = 1});
+            for (size_t i = 0; i < distinct.size(); ++i) fixture.next(event_kind::device_expert);
         }
         all_logits.push_back(fixture.logits());
     }
@@ -181,7 +181,7 @@ struct step_under_way {
             }
             return send_one();
         }
-        CHECK(done.kind == event_kind::gpu_expert);
+        CHECK(done.kind == event_kind::device_expert);
         ++computed;
     }
 };
@@ -202,11 +202,11 @@ void compute_step(bench &fixture, uint32_t layer, const std::vector<uint32_t> &d
                 {id, page, segments, pieces_of(fixture.bytes(segments, top_rows), random)});
             for (const uint8_t part :
                  split &&together ? std::vector{top, bottom} : std::vector{segments}) {
-                fixture.executor->expert_on_gpu({.page = page,
-                                                 .tokens = 1,
-                                                 .transfer = id,
-                                                 .tag = tag_base + expert,
-                                                 .segments = part});
+                fixture.executor->expert_on_device({.page = page,
+                                                    .tokens = 1,
+                                                    .transfer = id,
+                                                    .tag = tag_base + expert,
+                                                    .segments = part});
                 ++queued;
             }
             ++id;
@@ -268,8 +268,8 @@ TEST_CASE("a cancelled transfer does not spoil what takes its slot") {
                 fixture.places.take(page, whole, false);  // the same slot
                 fixture.next(event_kind::piece);
                 fixture.bring(id, page, whole, 80);
-                fixture.executor->expert_on_gpu({.page = page, .tokens = 1, .transfer = id++});
-                fixture.next(event_kind::gpu_expert);
+                fixture.executor->expert_on_device({.page = page, .tokens = 1, .transfer = id++});
+                fixture.next(event_kind::device_expert);
                 fixture.places.release(page, whole);
             }
         }
@@ -289,8 +289,8 @@ TEST_CASE("in place nothing is copied and nothing waits for long") {
     fixture.executor->route(std::vector<uint32_t>{1, 2, 1, 2},
                             std::vector<float>{0.5, 0.5, 0.5, 0.5});
     fixture.bring(0, 1, whole, 80);  // without a slot
-    fixture.executor->expert_on_gpu({.page = 1, .tokens = 2, .transfer = 0, .tag = 7});
-    CHECK(fixture.next(event_kind::gpu_expert).tag == 7);
+    fixture.executor->expert_on_device({.page = 1, .tokens = 2, .transfer = 0, .tag = 7});
+    CHECK(fixture.next(event_kind::device_expert).tag == 7);
 }
 
 TEST_CASE("work completes in order; the CPU fills the time in which the GPU's queue waits") {
@@ -307,11 +307,11 @@ TEST_CASE("work completes in order; the CPU fills the time in which the GPU's qu
     fixture.bring(0, 0, whole, 32);
     fixture.bring(1, 1, top, 32);
     const auto queue = [&](uint32_t page, uint8_t segments, uint32_t transfer) {
-        fixture.executor->expert_on_gpu({.page = page,
-                                         .tokens = 1,
-                                         .transfer = transfer,
-                                         .tag = tag_base + page,
-                                         .segments = segments});
+        fixture.executor->expert_on_device({.page = page,
+                                            .tokens = 1,
+                                            .transfer = transfer,
+                                            .tag = tag_base + page,
+                                            .segments = segments});
     };
     fixture.executor->expect(2);
     fixture.executor->expect(3);
@@ -324,7 +324,7 @@ TEST_CASE("work completes in order; the CPU fills the time in which the GPU's qu
     fixture.executor->expert_on_cpu({.page = 3, .tokens = 1, .tag = 42});
     std::vector<std::pair<uint32_t, uint8_t>> done;
     for (int i = 0; i < 3; ++i) {
-        const completion finished = fixture.next(event_kind::gpu_expert);
+        const completion finished = fixture.next(event_kind::device_expert);
         done.emplace_back(finished.tag, finished.segments);
     }
     CHECK(done == std::vector<std::pair<uint32_t, uint8_t>>{{100, top}, {101, top}, {100, bottom}});
@@ -339,7 +339,7 @@ TEST_CASE("work completes in order; the CPU fills the time in which the GPU's qu
     fixture.executor->arrived(2);
     done.clear();
     for (int i = 0; i < 3; ++i) {
-        const completion finished = fixture.next(event_kind::gpu_expert);
+        const completion finished = fixture.next(event_kind::device_expert);
         done.emplace_back(finished.tag, finished.segments);
     }
     CHECK(done ==

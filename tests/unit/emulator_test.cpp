@@ -66,8 +66,9 @@ TEST_CASE("the GPU stream is in order, and waits for the transfer an expert need
     CHECK(machine.wait().kind == event_kind::gate);
     CHECK(*machine.clock() == 170);
     machine.expect(3);
-    machine.expert_on_gpu({.page = 1, .tokens = 1, .transfer = 3, .tag = 7});
-    machine.expert_on_gpu({.page = 2, .tokens = 1, .tag = 8});  // ready, but behind the waiting one
+    machine.expert_on_device({.page = 1, .tokens = 1, .transfer = 3, .tag = 7});
+    machine.expert_on_device(
+        {.page = 2, .tokens = 1, .tag = 8});  // ready, but behind the waiting one
     machine.send({.link = link_h2d, .page = 1, .bytes = 100'000});
     const completion piece = machine.wait();
     CHECK(piece.kind == event_kind::piece);
@@ -95,7 +96,7 @@ TEST_CASE("every nanosecond has one cause, and goes to who is charged") {
     machine.attention(0, one_token());  // 50 and 100 are fixed, 20 for the reads
     machine.wait();
     machine.expect(3);
-    machine.expert_on_gpu({.page = 1, .tokens = 1, .transfer = 3, .tag = 7});
+    machine.expert_on_device({.page = 1, .tokens = 1, .transfer = 3, .tag = 7});
     machine.expert_on_cpu({.page = 2, .tokens = 1, .tag = 9});  // until 170 + 2500, beside the link
     machine.send({.link = link_h2d, .page = 1, .bytes = 100'000});
     machine.wait();
@@ -117,7 +118,7 @@ TEST_CASE("the next part waits for policies, launches and computes") {
     emulator machine(costs, 4, nullptr);
     time_causes causes, rest;
     machine.charge(causes);
-    machine.expert_on_gpu({.page = 1, .tokens = 1, .tag = 7});  // 100, as the policies say
+    machine.expert_on_device({.page = 1, .tokens = 1, .tag = 7});  // 100, as the policies say
     machine.policies_took(60);
     machine.policies_took(10);
     machine.attention(0, one_token());  // 150 of 170 are launches
@@ -165,9 +166,9 @@ TEST_CASE("a prediction takes an attention of the GPU, ahead of what waits for a
     machine.attention(0, one_token());
     machine.wait();
     machine.expect(3);
-    machine.expert_on_gpu({.page = 0, .tokens = 1, .tag = 6});  // resident
+    machine.expert_on_device({.page = 0, .tokens = 1, .tag = 6});  // resident
     machine.predict(0, one_token(), {});
-    machine.expert_on_gpu({.page = 1, .tokens = 1, .transfer = 3, .tag = 7});
+    machine.expert_on_device({.page = 1, .tokens = 1, .transfer = 3, .tag = 7});
     machine.send({.link = link_h2d, .page = 1, .bytes = 100'000});
     uint64_t predicted_ns = 0;
     for (completion done = machine.wait(); done.tag != 7; done = machine.wait()) {
@@ -273,7 +274,7 @@ TEST_CASE("a copy under way makes computing and launching take longer, for as lo
         machine.attention(0, one_token());  // 150 of 170 are launches: 187.5 of 212.5
         CHECK(machine.wait().duration_ns == 213);
         CHECK(*machine.clock() == 213);
-        machine.expert_on_gpu({.page = 1, .tokens = 1, .tag = 7});  // 100: 125
+        machine.expert_on_device({.page = 1, .tokens = 1, .tag = 7});  // 100: 125
         CHECK(machine.wait().duration_ns == 125);
         CHECK(*machine.clock() == 213 + 125);
         CHECK(machine.busy().gpu == 213 + 125);
@@ -297,7 +298,7 @@ TEST_CASE("a copy under way makes computing and launching take longer, for as lo
         const cost_model costs(hardware, toy::shape(2, 4, 1));
         uint64_t clock = 0;
         emulator machine(costs, 4, nullptr, &clock);
-        machine.expert_on_gpu({.page = 1, .tokens = 1, .tag = 7});
+        machine.expert_on_device({.page = 1, .tokens = 1, .tag = 7});
         CHECK(machine.due() == 100);
         clock = 60;
         machine.catch_up();
@@ -372,10 +373,10 @@ TEST_CASE("however copies and kernels lie, a kernel ends when its parts are done
             // Takes the events of this nanosecond first, as a run does.
             while (machine.due() == now_ns) {
                 const auto done = machine.step();
-                if (done && done->kind == event_kind::gpu_expert) ended_ns = now_ns;
+                if (done && done->kind == event_kind::device_expert) ended_ns = now_ns;
                 if (done && done->kind == event_kind::piece) copy_ns = now_ns + below(30);
             }
-            if (now_ns == begun_ns) machine.expert_on_gpu({.page = 1, .tokens = 1, .tag = 7});
+            if (now_ns == begun_ns) machine.expert_on_device({.page = 1, .tokens = 1, .tag = 7});
             if (now_ns == copy_ns) {
                 const uint64_t takes_ns = 1 + below(60);
                 machine.send({.link = link_h2d, .page = 3, .bytes = 10 * takes_ns});

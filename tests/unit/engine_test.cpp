@@ -190,10 +190,10 @@ TEST_CASE("an engine that blocks computes nothing beside a load") {
         machine.attention(0, tokens);
         CHECK(machine.wait().kind == event_kind::gate);
         // One expert is there, two are loaded one after the other.
-        machine.expert_on_gpu({0, 1, 1, MOORAGE_NONE, 0});
+        machine.expert_on_device({0, 1, 1, MOORAGE_NONE, 0});
         for (uint32_t transfer : {0u, 1u}) {
             machine.expect(transfer);
-            machine.expert_on_gpu({transfer + 1, 1, 1, transfer, transfer + 1});
+            machine.expert_on_device({transfer + 1, 1, 1, transfer, transfer + 1});
         }
         machine.send({link_h2d, 1, MOORAGE_WHOLE, 0, 100'000});
         for (uint32_t experts = 0, pieces = 0; experts < 3;) {
@@ -224,7 +224,7 @@ TEST_CASE("a load that no expert of the layer waits for holds up those that bloc
         CHECK(machine.wait().kind == event_kind::gate);
         machine.expect(0);
         machine.send({link_h2d, 5, MOORAGE_WHOLE, 0, 100'000});  // of the next layer
-        machine.expert_on_gpu({0, 1, 1, MOORAGE_NONE, 0});
+        machine.expert_on_device({0, 1, 1, MOORAGE_NONE, 0});
         while (machine.wait().kind == event_kind::piece) machine.arrived(0);
         return *machine.clock();
     };

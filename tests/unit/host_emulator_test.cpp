@@ -42,8 +42,8 @@ expert_work whole(uint32_t page, uint32_t tag, uint32_t transfer = MOORAGE_NONE)
 TEST_CASE("experts that can run go in one loop, which pays its entry once") {
     const cost_model costs(hardware(), toy::shape(2, 4, 2));
     host_emulator machine(costs, 4, /*in_place=*/true, nullptr);
-    machine.expert_on_gpu(whole(0, 5));
-    machine.expert_on_gpu(whole(1, 6));
+    machine.expert_on_device(whole(0, 5));
+    machine.expert_on_device(whole(1, 6));
     CHECK(machine.wait().tag == 5);
     CHECK(*machine.clock() == 500 + 2 * (30 + 10'000));
     const completion second = machine.wait();
@@ -57,8 +57,8 @@ TEST_CASE("experts of the CPU take turns with those of the device, on the same c
     const cost_model costs(hardware(), toy::shape(2, 4, 2));
     host_emulator machine(costs, 4, true, nullptr);
     machine.expert_on_cpu(whole(2, 7));
-    machine.expert_on_gpu(whole(0, 5));
-    CHECK(machine.wait().kind == event_kind::gpu_expert);
+    machine.expert_on_device(whole(0, 5));
+    CHECK(machine.wait().kind == event_kind::device_expert);
     CHECK(*machine.clock() == 10'530);
     CHECK(machine.wait().kind == event_kind::cpu_expert);
     CHECK(*machine.clock() == 21'060);
@@ -72,8 +72,8 @@ TEST_CASE("a copy goes on beside computing, each at its share, and is noticed af
     const cost_model costs(half, toy::shape(2, 4, 2));
     host_emulator machine(costs, 4, false, nullptr);
     machine.expect(1);
-    machine.expert_on_gpu(whole(0, 5));
-    machine.expert_on_gpu(whole(1, 6, 1));  // waits for the transfer
+    machine.expert_on_device(whole(0, 5));
+    machine.expert_on_device(whole(1, 6, 1));  // waits for the transfer
     machine.send({.link = link_h2d, .page = 1, .bytes = 100'000});
     // 11,000 ns of copying at 0.8 end at 13,750; by then 6,875 of 10,530 are computed, and the
     // other 3,655 follow at full speed.
@@ -92,8 +92,8 @@ TEST_CASE("what cannot run waits for its copy, and a copy that outlasts a loop g
     const cost_model costs(hardware(), toy::shape(2, 4, 2));
     host_emulator machine(costs, 4, false, nullptr);
     machine.expect(1);
-    machine.expert_on_gpu(whole(0, 5));
-    machine.expert_on_gpu(whole(1, 6, 1));
+    machine.expert_on_device(whole(0, 5));
+    machine.expert_on_device(whole(1, 6, 1));
     machine.send({.link = link_h2d, .page = 1, .bytes = 100'000});
     CHECK(machine.wait().tag == 5);  // at 10,530, both at full speed
     CHECK(machine.wait().kind == event_kind::piece);
@@ -109,7 +109,7 @@ TEST_CASE("the thread that copies has to wake, unless all have nothing to do but
         sleepy.device.copy_share = 0.8;
         const cost_model costs(sleepy, toy::shape(2, 4, 2));
         host_emulator machine(costs, 4, false, nullptr);
-        machine.expert_on_gpu(whole(0, 5));
+        machine.expert_on_device(whole(0, 5));
         machine.send({.link = link_h2d, .page = 1, .bytes = 100'000});
         // Copied from 3,000 to 16,750; then 3,000 and 6,875 of 10,530 are computed.
         CHECK(machine.wait().duration_ns == 13'750);
@@ -167,7 +167,7 @@ TEST_CASE("nothing is computed while policies decide, and copies go on at full s
     time_causes causes, rest;
     machine.charge(causes);
     machine.expect(1);
-    machine.expert_on_gpu(whole(1, 6, 1));
+    machine.expert_on_device(whole(1, 6, 1));
     machine.send({.link = link_h2d, .page = 1, .bytes = 100'000});  // is copied at 11,000
     machine.policies_took(700);
     CHECK(*machine.clock() == 700);
@@ -187,8 +187,8 @@ TEST_CASE("every nanosecond has one cause") {
     time_causes causes, rest;
     machine.charge(causes);
     machine.expect(1);
-    machine.expert_on_gpu(whole(0, 5));
-    machine.expert_on_gpu(whole(1, 6, 1));
+    machine.expert_on_device(whole(0, 5));
+    machine.expert_on_device(whole(1, 6, 1));
     machine.send({.link = link_h2d, .page = 1, .bytes = 100'000});  // hands over until 400
     machine.wait();                                                 // computes until 10,930
     CHECK(machine.wait().kind == event_kind::piece);                // is copied at 11,000
@@ -207,9 +207,9 @@ TEST_CASE("a prediction takes the cores for an attention, between two loops of e
     host_emulator machine(costs, 4, true, nullptr);
     pass now;
     now.tokens.push_back({});
-    machine.expert_on_gpu(whole(0, 5));
+    machine.expert_on_device(whole(0, 5));
     machine.predict(0, now, {});
-    machine.expert_on_gpu(whole(1, 6));
+    machine.expert_on_device(whole(1, 6));
     CHECK(machine.wait().tag == 5);
     CHECK(*machine.clock() == 10'530);
     CHECK(machine.wait().kind == event_kind::prediction);
@@ -270,8 +270,8 @@ TEST_CASE("in place nothing is copied, and the bottom of an expert follows its t
     top.segments = MOORAGE_SEGMENT(0, 2);
     bottom.segments = MOORAGE_SEGMENT(1, 2);
     top.share = bottom.share = 0.5;
-    machine.expert_on_gpu(top);
-    machine.expert_on_gpu(bottom);
+    machine.expert_on_device(top);
+    machine.expert_on_device(bottom);
     CHECK(machine.wait().segments == MOORAGE_SEGMENT(0, 2));
     CHECK(*machine.clock() == 5'530);
     CHECK(machine.wait().segments == MOORAGE_SEGMENT(1, 2));

@@ -152,7 +152,7 @@ TEST_CASE("work drawn at random goes in the turns of a plain simulation, and no 
             if (queued.moves)
                 machine.move_top(queued.work, 0);
             else
-                machine.expert_on_gpu(queued.work);
+                machine.expert_on_device(queued.work);
         }
         for (uint32_t id = 0; id < transfers; ++id) machine.send({.link = link_h2d, .bytes = 1});
         uint32_t arrived = 0;

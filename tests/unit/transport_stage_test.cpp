@@ -28,7 +28,7 @@ struct two_at_once final : timed_executor {
     void arrived(uint32_t transfer) override { arrived_transfers.push_back(transfer); }
     void expect(uint32_t) override {}
     void attention(uint32_t, const pass &) override {}
-    void expert_on_gpu(const expert_work &) override {}
+    void expert_on_device(const expert_work &) override {}
     void expert_on_cpu(const expert_work &) override {}
     void move_top(const expert_work &, uint64_t) override {}
     void head(uint32_t) override {}

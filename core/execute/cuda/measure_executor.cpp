@@ -72,8 +72,8 @@ public:
     }
     // The next `count` of those that were chosen, computed together.
     double experts(uint32_t count) {
-        for (uint32_t i = 0; i < count; ++i) executor_->expert_on_gpu(next_work());
-        return wait_for(event_kind::gpu_expert, count);
+        for (uint32_t i = 0; i < count; ++i) executor_->expert_on_device(next_work());
+        return wait_for(event_kind::device_expert, count);
     }
     double experts_on_cpu(uint32_t count) {
         for (uint32_t i = 0; i < count; ++i) executor_->expert_on_cpu(next_work());

@@ -107,11 +107,11 @@ public:
         failed_ = gpu_->notes().failed();
     }
     // An expert that waits for its weights does not hold back others.
-    void expert_on_gpu(const expert_work &work) override {
+    void expert_on_device(const expert_work &work) override {
         if (work.transfer != MOORAGE_NONE) flush();
         queued_ +=
             work.segments != first_segment || !options_.places.arena_of(work.page).is_split(layer_);
-        base::template queue_work<event_kind::gpu_expert>(lanes_[work.device]->queue, work);
+        base::template queue_work<event_kind::device_expert>(lanes_[work.device]->queue, work);
     }
     void move_top(const expert_work &work, uint64_t to_row) override {
         lane &lane = *lanes_[options_.places.device_of(work.page)];
@@ -301,7 +301,7 @@ private:
     }
     void launch_front(lane &lane) {
         const operation front = lane.queue.queue.front();
-        if (front.kind == event_kind::gpu_expert) return launch_experts(lane);
+        if (front.kind == event_kind::device_expert) return launch_experts(lane);
         lane.queue.pop();
         if (front.kind == event_kind::moved) return launch_move(lane, front);
         if (front.kind == event_kind::hidden_states) return launch_states(lane, front);
@@ -365,7 +365,7 @@ private:
                     if (!bottom && !lane.first())
                         lane.computed.push_back(expert.page % experts_count_);
                     new_batch.done.push_back(
-                        {event_kind::gpu_expert, expert.tag, 0, expert.segments});
+                        {event_kind::device_expert, expert.tag, 0, expert.segments});
                 }
                 lane.compute->run_experts(run_.front().layer, in_slots_);
             });

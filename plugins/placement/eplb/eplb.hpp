@@ -216,9 +216,9 @@ private:
         }
     }
     bool all_distinct(const moorage::eplb::shape &shape, uint32_t places) {
-        last_gpu_.assign(shape.experts, moorage::none);
+        last_device_.assign(shape.experts, moorage::none);
         for (uint32_t place = 0; place < shape.replicas; ++place) {
-            uint32_t &last = last_gpu_[place_expert_[place]];
+            uint32_t &last = last_device_[place_expert_[place]];
             if (last == place / places) return false;
             last = place / places;
         }
@@ -286,7 +286,7 @@ private:
     const uint32_t replicas_;
     const moorage::eplb::packing_options options_;
     std::vector<moorage::eplb::device> devices_;
-    std::vector<uint32_t> place_expert_, counts_, last_gpu_;
+    std::vector<uint32_t> place_expert_, counts_, last_device_;
     moorage::eplb::workspace work_;
     double published_ = 0, layers_ = 0, copies_ = 0, imbalance_sum_ = 0, imbalance_max_ = 0;
 };

@@ -1,4 +1,4 @@
-// gpus_emulator.h - several GPUs of one machine in virtual time: a queue for each, one host.
+// devices_emulator.h - several GPUs of one machine in virtual time: a queue for each, one host.
 //
 // The first GPU computes attention, head and its own experts, as in emulator.h. The others compute
 // experts of their own memory. Hidden states go to them and come back as operations of their queue:
@@ -24,14 +24,14 @@
 
 namespace moorage::core {
 
-class gpus_emulator final : public stream_executor<gpus_emulator, timed_executor> {
+class devices_emulator final : public stream_executor<devices_emulator, timed_executor> {
 public:
     // transfers_max: ids of transfers are below it. Costs are borrowed, `sink` may be null.
-    gpus_emulator(const device_costs &costs, uint32_t transfers_max, span_sink *sink);
+    devices_emulator(const device_costs &costs, uint32_t transfers_max, span_sink *sink);
 
     bool predicts() const override { return true; }
-    void expert_on_gpu(const expert_work &work) override {
-        queue_work<event_kind::gpu_expert>(stream_of(work.device), work);
+    void expert_on_device(const expert_work &work) override {
+        queue_work<event_kind::device_expert>(stream_of(work.device), work);
     }
     void move_top(const expert_work &work, uint64_t to_row) override {
         queue_work<event_kind::moved>(stream_of(work.device), work, to_row);

@@ -1,14 +1,14 @@
-// gpus_emulator_test.cpp - goal: two GPUs work side by side, each from its own memory and over its
-// own link. Hidden states go there and come back in order. The time has one cause at every moment.
-// Method: schedules on the toy machine, whose second GPU is half as fast, worked by hand.
+// devices_emulator_test.cpp - goal: two GPUs work side by side, each from its own memory and over
+// its own link. Hidden states go there and come back in order. The time has one cause at every
+// moment. Method: schedules on the toy machine, whose second GPU is half as fast, worked by hand.
 #include <doctest/doctest.h>
 
 #include <vector>
 
-#include "core/execute/gpus_emulator.h"
+#include "core/execute/devices_emulator.h"
 #include "tests/unit/toy_machine.h"
 
-namespace gpus_emulator_test {
+namespace devices_emulator_test {
 
 using namespace moorage::core;
 
@@ -33,7 +33,7 @@ struct bench {
     model_shape shape = toy::shape(2, 4, 2);
     std::vector<cost_model> costs;
     seen sink;
-    std::optional<gpus_emulator> emulator;
+    std::optional<devices_emulator> emulator;
     time_causes spent;
 
     explicit bench(bool through_host = true) {
@@ -51,7 +51,7 @@ struct bench {
         return done;
     }
     void expert(uint32_t device, uint32_t tag, uint32_t transfer = MOORAGE_NONE) {
-        emulator->expert_on_gpu(
+        emulator->expert_on_device(
             {tag, 1, 1, transfer, tag, MOORAGE_WHOLE, static_cast<uint8_t>(device)});
     }
     void causes(uint64_t compute, uint64_t link, uint64_t cpu) {
@@ -179,4 +179,4 @@ TEST_CASE("each is slowed by copies on its own link alone") {
     fixture.wait(6200);
 }
 
-}  // namespace gpus_emulator_test
+}  // namespace devices_emulator_test

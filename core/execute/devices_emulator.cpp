@@ -1,12 +1,13 @@
-// gpus_emulator.cpp - takes the next event of all devices, and says where the time went.
-#include "core/execute/gpus_emulator.h"
+// devices_emulator.cpp - takes the next event of all devices, and says where the time went.
+#include "core/execute/devices_emulator.h"
 
 #include <algorithm>
 #include <cassert>
 
 namespace moorage::core {
 
-gpus_emulator::gpus_emulator(const device_costs &costs, uint32_t transfers_max, span_sink *sink)
+devices_emulator::devices_emulator(const device_costs &costs, uint32_t transfers_max,
+                                   span_sink *sink)
     : stream_executor(transfers_max, sink, nullptr),
       costs_(costs),
       flows_(costs.first.hardware().node.memory_bytes_per_s / 1e9),
@@ -16,7 +17,7 @@ gpus_emulator::gpus_emulator(const device_costs &costs, uint32_t transfers_max, 
         paces_.emplace_back(costs_.of_device(device).hardware().device.busy_link_slowdown);
 }
 
-void gpus_emulator::hidden_states(uint32_t device, uint32_t tokens, bool back) {
+void devices_emulator::hidden_states(uint32_t device, uint32_t tokens, bool back) {
     stream &stream = stream_of(device);
     const cost_model &costs = costs_.of_device(device);
     operation &next = stream.queue.push();
@@ -32,20 +33,20 @@ void gpus_emulator::hidden_states(uint32_t device, uint32_t tokens, bool back) {
     queued(stream);
 }
 
-void gpus_emulator::queued(stream &stream) {
+void devices_emulator::queued(stream &stream) {
     if (stream.queue.size() != 1) return;
     if (&stream == &cpu_) return start_cpu(costs_.first.hardware().node.cpu_handover_ns);
     stream.front_since_ns = now_;
     start(&stream == &device_ ? 0 : static_cast<uint32_t>(&stream - further_streams_.data()) + 1);
 }
 
-void gpus_emulator::opened() {
+void devices_emulator::opened() {
     for (uint32_t device = 0; device < device_count(); ++device)
         if (!is_occupied(device) && !stream_of(device).queue.empty()) start(device);
 }
 
 // Starts the operation at the front, if it can.
-void gpus_emulator::start(uint32_t device) {
+void devices_emulator::start(uint32_t device) {
     stream &stream = stream_of(device);
     const operation &work = stream.queue.front();
     if (!ready(work)) return;
@@ -69,17 +70,17 @@ void gpus_emulator::start(uint32_t device) {
 }
 
 // Changes the pace of the device to which the link leads.
-void gpus_emulator::change_pace(uint32_t link, bool busy) {
+void devices_emulator::change_pace(uint32_t link, bool busy) {
     const uint32_t device = device_of_link(link);
     paces_[device].change(stream_of(device), now_, busy);
 }
 
-void gpus_emulator::start_cpu(uint64_t handover_ns) {
+void devices_emulator::start_cpu(uint64_t handover_ns) {
     const operation &work = cpu_.queue.front();
     flows_.start_cpu(now_, costs_.first, work.share, work.price_ns, handover_ns);
 }
 
-void gpus_emulator::send(const link_piece &piece) {
+void devices_emulator::send(const link_piece &piece) {
     assert(!flows_.is_under_way(piece.link) && piece.bytes > 0);
     const bool from_disk = piece.link == link_disk;
     const hardware_profile &hardware = costs_.of_device(device_of_link(piece.link)).hardware();
@@ -93,7 +94,7 @@ void gpus_emulator::send(const link_piece &piece) {
 }
 
 // While no device computes.
-cause gpus_emulator::waits_for() const {
+cause devices_emulator::waits_for() const {
     bool waiting = false;
     for (uint32_t device = 0; device < device_count(); ++device) {
         if (is_occupied(device)) return cause::link;  // hidden states are on their way
@@ -102,7 +103,7 @@ cause gpus_emulator::waits_for() const {
     return stream_executor::waits_for(waiting, loading_links_ != 0);
 }
 
-void gpus_emulator::settle_until_now() {
+void devices_emulator::settle_until_now() {
     for (uint32_t device = 0; device < device_count(); ++device) {
         const stream &stream = stream_of(device);
         if (stream.running() && stream.queue.front().kind != event_kind::hidden_states)
@@ -111,14 +112,14 @@ void gpus_emulator::settle_until_now() {
     account(waits_for(), now_);
 }
 
-uint64_t gpus_emulator::due() const {
+uint64_t devices_emulator::due() const {
     uint64_t earliest = flows_.due();
     for (uint32_t device = 0; device < device_count(); ++device)
         earliest = std::min(earliest, stream_of(device).due_ns);
     return earliest;
 }
 
-std::optional<completion> gpus_emulator::step() {
+std::optional<completion> devices_emulator::step() {
     settle();
     completion done;
     if (flows_.due() == now_) {
@@ -146,7 +147,7 @@ std::optional<completion> gpus_emulator::step() {
     return done;
 }
 
-void gpus_emulator::finish(uint32_t device, uint64_t duration_ns, completion &done) {
+void devices_emulator::finish(uint32_t device, uint64_t duration_ns, completion &done) {
     stream &stream = stream_of(device);
     const operation work = stream.queue.front();
     stream.pop();
@@ -161,7 +162,7 @@ void gpus_emulator::finish(uint32_t device, uint64_t duration_ns, completion &do
     if (!stream.queue.empty()) start(device);
 }
 
-void gpus_emulator::finish_cpu(completion &done) {
+void devices_emulator::finish_cpu(completion &done) {
     end_on_cpu(flows_.started_ns(flows::cpu), now_, done);
     if (!cpu_.queue.empty()) start_cpu(0);
 }
