@@ -2,9 +2,9 @@
 #include "core/cache/cache_stage.h"
 
 #include <algorithm>
-#include <cassert>
 #include <string>
 
+#include "core/base/invariant.h"
 #include "core/base/text.h"
 
 namespace moorage::core {
@@ -47,7 +47,7 @@ std::string victim_error(const ledger &ledger, uint32_t pool, uint32_t page,
 
 cache_stage::cache_stage(instance &policy, ledger &ledger, fault_log &faults)
     : policy_(policy), ledger_(ledger), faults_(faults) {
-    assert(policy.cache != nullptr);
+    MOORAGE_INVARIANT(policy.cache != nullptr);
     victims_.reserve(ledger.page_count());
 }
 
@@ -68,7 +68,7 @@ uint32_t cache_stage::first_evictable(uint32_t pool, std::span<const uint32_t> t
 
 bool cache_stage::find_victims(uint32_t pool, uint32_t layer, uint32_t count, int32_t cause,
                                bool shrinks) {
-    assert(count > 0 && count <= victims_.capacity());
+    MOORAGE_INVARIANT(count > 0 && count <= victims_.capacity());
     const moorage_room room{sizeof(room), 0, pool, layer, count, cause};
     victims_.assign(count, MOORAGE_NONE);
     const uint32_t returned_count =
@@ -119,7 +119,7 @@ uint32_t cache_stage::segments_of(uint32_t layer) const {
 
 bool cache_stage::load(std::span<const uint32_t> pages, int32_t cause, bool at_once,
                        std::span<placement_in_cache> placements) {
-    assert(placements.size() == pages.size());
+    MOORAGE_INVARIANT(placements.size() == pages.size());
     if (pages.empty()) return true;
     const uint32_t layer = pages.front() / ledger_.experts(), pool = ledger_.pool_of_layer(layer);
     const auto missing = static_cast<uint32_t>(pages.size());

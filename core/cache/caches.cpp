@@ -2,13 +2,14 @@
 #include "core/cache/caches.h"
 
 #include <algorithm>
-#include <cassert>
+
+#include "core/base/invariant.h"
 
 namespace moorage::core {
 
 caches::caches(std::span<instance *const> policies, const memories &memories, fault_log &faults)
     : memories_(memories) {
-    assert(policies.size() == memories.devices());
+    MOORAGE_INVARIANT(policies.size() == memories.devices());
     stages_.reserve(policies.size());
     for (uint32_t device = 0; device < policies.size(); ++device)
         stages_.emplace_back(*policies[device], memories.ledger_of_device(device), faults);

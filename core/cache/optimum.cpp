@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <cassert>
+
+#include "core/base/invariant.h"
 
 namespace moorage::core {
 
@@ -17,7 +18,7 @@ constexpr uint32_t never = 0;                 // the bound of a page that was no
 optimum_counter::optimum_counter(uint32_t layers, uint32_t experts,
                                  std::span<const uint32_t> pool_slots, uint32_t width)
     : experts_(experts), width_(width), shared_(pool_slots.size() == 1), pools_(pool_slots.size()) {
-    assert(width >= 1 && width <= experts && (shared_ || pool_slots.size() == layers));
+    MOORAGE_INVARIANT(width >= 1 && width <= experts && (shared_ || pool_slots.size() == layers));
     for (size_t i = 0; i < pool_slots.size(); ++i) {
         timeline &pool = pools_[i];
         pool.slots = pool_slots[i];

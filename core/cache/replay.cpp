@@ -2,12 +2,12 @@
 #include "core/cache/replay.h"
 
 #include <algorithm>
-#include <cassert>
 #include <chrono>
 #include <memory>
 #include <numeric>
 #include <optional>
 
+#include "core/base/invariant.h"
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
 #include "core/cache/cache_stage.h"
@@ -355,7 +355,7 @@ replay_result count_optimum(const trace &source, const replay_job &job) {
 
 status check_replay(const trace &source, const replay_job &job) {
     if (job.optimum) return success();
-    assert(job.cache_policy != nullptr);
+    MOORAGE_INVARIANT(job.cache_policy != nullptr);
     const uint32_t needs = job.cache_policy->descriptor->needs;
     for (uint32_t need = 1; need <= MOORAGE_NEEDS_FUTURE; need <<= 1)
         if ((needs & need) != 0 && (source.offers() & need) == 0)
@@ -387,7 +387,8 @@ static result<replay_result> try_replay(const trace &source, const future *futur
         return counts;
     }
     if (const status supported = check_replay(source, job); !supported) return supported.failure();
-    assert(future != nullptr || (job.cache_policy->descriptor->needs & MOORAGE_NEEDS_FUTURE) == 0);
+    MOORAGE_INVARIANT(future != nullptr ||
+                      (job.cache_policy->descriptor->needs & MOORAGE_NEEDS_FUTURE) == 0);
     bool fast_failed = false;
     {
         replay_run attempt(source, job, progress);

@@ -2,9 +2,10 @@
 #include "core/cache/replay_account.h"
 
 #include <algorithm>
-#include <cassert>
 
 #include "moorage/cache.h"
+
+#include "core/base/invariant.h"
 
 namespace moorage::core {
 
@@ -20,7 +21,7 @@ replay_account::replay_account(const ledger &ledger, replay_shape shape)
       present_(size_t{ledger.page_count()} + 1, 0),
       used_(ledger.pools(), 0),
       layer_misses_(ledger.layers(), 0) {
-    assert(shape.width >= 1 && shape.width <= 64);
+    MOORAGE_INVARIANT(shape.width >= 1 && shape.width <= 64);
     // A smaller pool serves some requests uncached: the general loop knows about that.
     for (uint32_t pool = 0; pool < ledger.pools(); ++pool)
         roomy_ = roomy_ && ledger.slots(pool) >= shape.width;

@@ -2,9 +2,9 @@
 #include "core/dispatch/dispatch_stage.h"
 
 #include <algorithm>
-#include <cassert>
 
 #include "core/base/few.h"
+#include "core/base/invariant.h"
 #include "core/base/text.h"
 #include "core/dispatch/machine_table.h"
 
@@ -79,7 +79,7 @@ void dispatch_stage::update_unit_prices() {
 void dispatch_stage::price_items(const layer_step &step, const std::vector<step_item> &items) {
     const moorage_step &view = step.view();
     item_count_ = static_cast<uint32_t>(items.size());
-    assert(item_count_ <= experts_.size());
+    MOORAGE_INVARIANT(item_count_ <= experts_.size());
     if (peers_) {
         remote_first_.clear();
         remote_devices_.clear();

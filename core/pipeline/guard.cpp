@@ -2,7 +2,8 @@
 #include "core/pipeline/guard.h"
 
 #include <algorithm>
-#include <cassert>
+
+#include "core/base/invariant.h"
 
 namespace moorage::core {
 
@@ -16,7 +17,7 @@ constexpr const char *copies_nothing = "loads copy nothing here";
 }  // namespace
 
 guard::guard(const guard_rules &rules, std::array<bool, arms> available) : rules_(rules) {
-    assert(rules.window >= 4 && rules.margin >= 0);
+    MOORAGE_INVARIANT(rules.window >= 4 && rules.margin >= 0);
     for (size_t phase = 0; phase < phases; ++phase) {
         for (size_t which = 0; which < arms; ++which) {
             state &arm_state = states_[phase][which];
@@ -36,7 +37,7 @@ guard::guard(const guard_rules &rules, std::array<bool, arms> available) : rules
 }
 
 void guard::begin(int32_t phase) {
-    assert(phase == MOORAGE_PREFILL || phase == MOORAGE_DECODE);
+    MOORAGE_INVARIANT(phase == MOORAGE_PREFILL || phase == MOORAGE_DECODE);
     phase_ = static_cast<size_t>(phase);
     ++passes_[phase_];
     trial &trial = trials_[phase_];
@@ -127,7 +128,7 @@ void guard::close_window(size_t phase) {
     const bool was_on = is_arm_on(trial, phase);
     // A window that was cut off early may have only its uncounted beginning.
     const tally &taken = trial.counted.tokens[phase] != 0 ? trial.counted : trial.total;
-    assert(taken.tokens[phase] != 0 && "a pass has tokens");
+    MOORAGE_INVARIANT(taken.tokens[phase] != 0 && "a pass has tokens");
     trial.closed[was_on] = taken;
     trial.usual_ns[was_on] = double(taken.ns[phase]) / double(taken.tokens[phase]);
     trial.counted = trial.total = {};

@@ -2,7 +2,8 @@
 #include "core/pipeline/host_store.h"
 
 #include <algorithm>
-#include <cassert>
+
+#include "core/base/invariant.h"
 
 namespace moorage::core {
 
@@ -39,7 +40,7 @@ bool host_store::claim(uint32_t page, owner purpose) {
     if (transfers_[page] == MOORAGE_NONE) {
         transfers_[page] =
             transport_.prepare(purpose, link_disk, page, MOORAGE_WHOLE, costs_.expert_bytes(1));
-        assert(transfers_[page] != MOORAGE_NONE && "there are ids for every use");
+        MOORAGE_INVARIANT(transfers_[page] != MOORAGE_NONE && "there are ids for every use");
         waiting_.push_back(page);
     } else if (purpose == owner::demand) {
         transport_.promote(transfers_[page]);
@@ -107,7 +108,7 @@ void host_store::landed(uint32_t page) {
 }
 
 void host_store::done(uint32_t page) {
-    assert(users_[page] != 0);
+    MOORAGE_INVARIANT(users_[page] != 0);
     if (--users_[page] != 0) return;
     const bool keeps = is_kept(page);
     if (const uint32_t id = transfers_[page]; id != MOORAGE_NONE && !keeps) {

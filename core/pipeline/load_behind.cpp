@@ -2,9 +2,9 @@
 #include "core/pipeline/load_behind.h"
 
 #include <algorithm>
-#include <cassert>
 #include <utility>
 
+#include "core/base/invariant.h"
 #include "core/execute/links.h"
 
 namespace moorage::core {
@@ -33,7 +33,7 @@ uint64_t load_behind::left_bytes() const {
 
 bool load_behind::start(owner purpose, std::span<const uint32_t> pages,
                         std::vector<uint8_t> &started) {
-    assert(purpose == owner::behind || purpose == owner::slot_prefetch);
+    MOORAGE_INVARIANT(purpose == owner::behind || purpose == owner::slot_prefetch);
     started.assign(pages.size(), 0);
     const size_t count = std::min(pages.size(), size_t{loads_max} - active_.size());
     if (count == 0) return true;

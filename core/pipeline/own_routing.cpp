@@ -1,8 +1,7 @@
 // own_routing.cpp - the second run: the plainest that computes the same as the model alone.
 #include "core/pipeline/own_routing.h"
 
-#include <cassert>
-
+#include "core/base/invariant.h"
 #include "core/base/text.h"
 
 namespace moorage::core {
@@ -61,7 +60,7 @@ void take_own_routing(const result<text_report> &own_text, run_report &report) {
 
 void add_own_routing(const run_config &config, run_resources &shared, const run_options &options,
                      const std::vector<model_request> &written, run_report &report) {
-    assert(report.lossy);
+    MOORAGE_INVARIANT(report.lossy);
     const text_report &text = report.text;
     if (text.model.empty() || text.scored == 0) return;
     if (!written.empty()) {

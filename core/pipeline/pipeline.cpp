@@ -2,8 +2,8 @@
 #include "core/pipeline/pipeline.h"
 
 #include <algorithm>
-#include <cassert>
 
+#include "core/base/invariant.h"
 #include "core/pipeline/policy_clock.h"
 
 namespace moorage::core {
@@ -238,8 +238,8 @@ void pipeline::finish(run_report &report) {
     prefetch_.drain(account_.bytes);
     behind_.cancel();
     behind_.drop_unasked();
-    assert(memories_.is_consistent() &&
-           "what is there has a slot, and what has one is there or coming");
+    MOORAGE_INVARIANT(memories_.is_consistent() &&
+                      "what is there has a slot, and what has one is there or coming");
     charge_to(source_.layers());  // and with it what was charged before
     if (host_)
         report.host = {host_->slots(), host_->requested(), host_->hits(),

@@ -1,8 +1,9 @@
 // run_account.cpp - what a run has counted, in the report's terms.
 #include "core/pipeline/run_account.h"
 
-#include <cassert>
 #include <iterator>
+
+#include "core/base/invariant.h"
 
 namespace moorage::core {
 
@@ -63,10 +64,11 @@ void run_account::report_times(const executor &executor, run_report &report) {
 // Counted twice, by who sends and by who asked: each byte has one fate.
 void run_account::report_bytes(const executor &executor, const transport_stage &transport,
                                run_report &report) {
-    assert(bytes.prefetched ==
-           transport.sent_bytes(owner::prefetch) + transport.sent_bytes(owner::slot_prefetch));
-    assert(bytes.prefetched == bytes.prefetch_used + bytes.prefetch_wasted);
-    assert(transport.sent_bytes(owner::fill) == arrangement.first_bytes + arrangement.bytes);
+    MOORAGE_INVARIANT(bytes.prefetched == transport.sent_bytes(owner::prefetch) +
+                                              transport.sent_bytes(owner::slot_prefetch));
+    MOORAGE_INVARIANT(bytes.prefetched == bytes.prefetch_used + bytes.prefetch_wasted);
+    MOORAGE_INVARIANT(transport.sent_bytes(owner::fill) ==
+                      arrangement.first_bytes + arrangement.bytes);
     bytes.behind = transport.sent_bytes(owner::behind);
     bytes.demand = transport.sent_bytes(owner::demand) + transport.sent_bytes(owner::serve);
     bytes.h2d = bytes.demand + bytes.prefetched + bytes.behind;

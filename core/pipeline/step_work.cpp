@@ -2,9 +2,9 @@
 #include "core/pipeline/step_work.h"
 
 #include <algorithm>
-#include <cassert>
 
 #include "core/base/few.h"
+#include "core/base/invariant.h"
 
 namespace moorage::core {
 
@@ -383,7 +383,7 @@ bool step_work::make_progress() {
     if (queue_.open_operations == 0 && !queue_.empty()) {
         prefetch_.drain(account_.bytes);
         start_waiting();
-        assert(queue_.open_operations != 0 && "the staging slots are for demand alone");
+        MOORAGE_INVARIANT(queue_.open_operations != 0 && "the staging slots are for demand alone");
     }
     return queue_.open_operations != 0;
 }
@@ -470,7 +470,7 @@ void step_work::end(layer_report &report) {
             .unpin(item.page, item.is_cached() || item.loads_behind());
         for (const auto &supplier : suppliers_) supplier->count(item, report);
         report.experts.on_cpu += item.site == site_cpu;
-        assert(item.missing != 0 || item.transfers[0] == MOORAGE_NONE);
+        MOORAGE_INVARIANT(item.missing != 0 || item.transfers[0] == MOORAGE_NONE);
         if (item.missing == 0) continue;  // so nothing has brought it
         report.experts.loaded += item.is_loaded();
         for (const uint32_t id : item.transfers) {

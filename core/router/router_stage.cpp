@@ -2,9 +2,9 @@
 #include "core/router/router_stage.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 
+#include "core/base/invariant.h"
 #include "core/base/text.h"
 
 namespace moorage::core {
@@ -22,8 +22,8 @@ router_stage::router_stage(instance &policy, fault_log &faults, const routing_ru
       rules_(rules),
       max_millionths_(static_cast<uint64_t>(std::llround(rules.substitution_max * 1e6))),
       requests_(streams) {
-    assert(rules.substitution_max >= 0 && rules.substitution_max <= 1);
-    assert(std::is_sorted(rules.exact_requests.begin(), rules.exact_requests.end()));
+    MOORAGE_INVARIANT(rules.substitution_max >= 0 && rules.substitution_max <= 1);
+    MOORAGE_INVARIANT(std::is_sorted(rules.exact_requests.begin(), rules.exact_requests.end()));
 }
 
 std::string router_stage::route_error(const layer_step &step, uint32_t routed_count) const {

@@ -2,7 +2,8 @@
 #include "core/store/arena.h"
 
 #include <algorithm>
-#include <cassert>
+
+#include "core/base/invariant.h"
 
 namespace moorage::core {
 
@@ -24,7 +25,7 @@ std::vector<arena::slot_class> arena::classes_of(std::span<const uint32_t> top_r
     std::vector<slot_class> classes;
     for (size_t layer = 0; layer < top_rows.size(); ++layer) {
         const uint32_t rows = top_rows[layer];
-        assert(rows > 0 && rows <= rows_);
+        MOORAGE_INVARIANT(rows > 0 && rows <= rows_);
         if (rows == rows_) continue;
         auto found = std::ranges::find(classes, rows, &slot_class::rows);
         if (found == classes.end()) found = classes.insert(found, {rows, 0, {}});
@@ -60,7 +61,7 @@ void arena::divide(std::span<const uint32_t> top_rows, std::span<const uint32_t>
         for (uint32_t i = 0; i < classes_.size(); ++i)
             if (classes_[i].rows == top_rows[layer]) class_of_layer_[layer] = i;
     // The rest are frames: those beside the cache, and one for each slot of unsplit layers.
-    assert(row + uint64_t{frame_count_} * rows_ <= total_rows_);
+    MOORAGE_INVARIANT(row + uint64_t{frame_count_} * rows_ <= total_rows_);
     free_frames_.clear();
     for (; row + rows_ <= total_rows_; row += rows_) free_frames_.push_back(row);
     const bool mixed = std::ranges::find(class_of_layer_, MOORAGE_NONE) != class_of_layer_.end();
@@ -103,7 +104,7 @@ void arena::take_parts(uint32_t page, uint8_t segments, bool cached) {
 uint64_t arena::take_slot(uint32_t page) {
     if (slot_row_[page] != MOORAGE_NEVER) return slot_row_[page];
     std::vector<uint64_t> &free = class_of(page).free;
-    assert(!free.empty());
+    MOORAGE_INVARIANT(!free.empty());
     slot_row_[page] = free.back();
     free.pop_back();
     return slot_row_[page];

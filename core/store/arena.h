@@ -13,11 +13,11 @@
 // The pipeline keeps the arena; executors read it.
 #pragma once
 
-#include <cassert>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "core/base/invariant.h"
 #include "core/store/segments.h"
 
 namespace moorage::core {
@@ -111,7 +111,7 @@ private:
     void release_parts(uint32_t page, uint8_t segments);
     void take_frame(uint32_t page, uint8_t segment) {
         if (frame_row_[page] == MOORAGE_NEVER) {
-            assert(!free_frames_.empty());
+            MOORAGE_INVARIANT(!free_frames_.empty());
             frame_row_[page] = free_frames_.back();
             free_frames_.pop_back();
         }

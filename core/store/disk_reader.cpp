@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "core/base/invariant.h"
 #include "core/base/log.h"
 #include "core/base/mapped_file.h"
 #include "core/base/memory_block.h"
@@ -102,7 +102,7 @@ public:
             return;
         }
         io_uring_sqe *const entry = io_uring_get_sqe(&ring_);
-        assert(entry != nullptr && "the ring has an entry for every buffer");
+        MOORAGE_INVARIANT(entry != nullptr && "the ring has an entry for every buffer");
         io_uring_prep_read(entry, next.file, next.buffer, static_cast<unsigned>(next.length),
                            next.file_offset);
         io_uring_sqe_set_data64(entry, slot);
@@ -153,7 +153,8 @@ disk_reader::disk_reader(const disk_reader_options &options)
 disk_reader::~disk_reader() = default;
 
 result<std::unique_ptr<disk_reader>> disk_reader::create(const disk_reader_options &options) {
-    assert(options.depth != 0 && options.block_bytes != 0 && options.block_bytes % alignment == 0);
+    MOORAGE_INVARIANT(options.depth != 0 && options.block_bytes != 0 &&
+                      options.block_bytes % alignment == 0);
     auto memory = memory_block::create(options.depth * (options.block_bytes + alignment),
                                        "the buffers of reads from disk");
     if (!memory) return memory.failure();

@@ -2,8 +2,9 @@
 #include "core/store/ledger.h"
 
 #include <algorithm>
-#include <cassert>
 #include <utility>
+
+#include "core/base/invariant.h"
 
 namespace moorage::core {
 
@@ -39,7 +40,7 @@ ledger::ledger(uint32_t layers, uint32_t experts, const std::vector<uint32_t> &p
 }
 
 void ledger::show_in(ledger &combined, std::span<const uint8_t> spread, uint32_t device) {
-    assert(combined.pools() == pools() && combined.page_count() == page_count());
+    MOORAGE_INVARIANT(combined.pools() == pools() && combined.page_count() == page_count());
     combined_ledger_ = &combined;
     spread_ = spread;
     device_ = view_->store = device;
@@ -51,7 +52,7 @@ void ledger::show_in(ledger &combined, std::span<const uint8_t> spread, uint32_t
 }
 
 void ledger::set_slots(std::span<const uint32_t> slots) {
-    assert(slots.size() == slots_.size());
+    MOORAGE_INVARIANT(slots.size() == slots_.size());
     if (combined_ledger_ != nullptr)
         for (uint32_t pool = 0; pool < pools(); ++pool)
             combined_ledger_->slots_[pool] += slots[pool] - slots_[pool];

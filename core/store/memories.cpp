@@ -1,8 +1,9 @@
 // memories.cpp - assigns pages to devices.
 #include "core/store/memories.h"
 
-#include <cassert>
 #include <numeric>
+
+#include "core/base/invariant.h"
 
 namespace moorage::core {
 
@@ -37,7 +38,7 @@ memories::memories(std::vector<ledger *> ledgers, ledger *combined, std::vector<
       spread_(std::make_shared<const std::vector<uint8_t>>(std::move(spread))) {
     if (single_ledger_ != nullptr) return;
     device_of_page_ = spread_->data();
-    assert(spread_->size() == combined_ledger_->page_count());
+    MOORAGE_INVARIANT(spread_->size() == combined_ledger_->page_count());
     for (uint32_t device = 0; device < devices(); ++device)
         ledgers_[device]->show_in(*combined_ledger_, *spread_, device);
 }

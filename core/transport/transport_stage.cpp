@@ -1,8 +1,7 @@
 // transport_stage.cpp - keeps the links busy with the pieces that the policy picks.
 #include "core/transport/transport_stage.h"
 
-#include <cassert>
-
+#include "core/base/invariant.h"
 #include "core/base/text.h"
 
 namespace moorage::core {
@@ -44,7 +43,7 @@ transport_stage::transport_stage(instance &policy, executor &executor, fault_log
 
 uint32_t transport_stage::add_record(owner owned_by, uint32_t link, uint32_t page, uint8_t segments,
                                      uint64_t bytes, uint8_t version) {
-    assert(bytes > 0 && link < links_max);
+    MOORAGE_INVARIANT(bytes > 0 && link < links_max);
     if (free_ids_.empty()) return MOORAGE_NONE;
     const uint32_t id = free_ids_.back();
     free_ids_.pop_back();
