@@ -10,7 +10,7 @@ namespace moorage::core {
 
 namespace {
 
-bool streams(const batch_item &item) { return item.rows.size() <= STREAM_TOKENS_MAX; }
+bool streams(const batch_item &expert) { return expert.rows.size() <= STREAM_TOKENS_MAX; }
 
 }  // namespace
 
@@ -23,20 +23,20 @@ void expert_batch::join(std::span<const batch_item *const> group) {
     call.activation = config_.activation;
     call.limit = static_cast<float>(config_.activation_limit);
     if (group.size() == 1) {
-        const batch_item &item = *group.front();
-        call.tokens = static_cast<uint32_t>(item.rows.size());
-        call.gathered = item.rows.data();
-        call.input = {item.input, hidden};
-        call.output = {item.outputs, hidden};
+        const batch_item &expert = *group.front();
+        call.tokens = static_cast<uint32_t>(expert.rows.size());
+        call.gathered = expert.rows.data();
+        call.input = {expert.input, hidden};
+        call.output = {expert.outputs, hidden};
         calls_.push_back(call);
         return;
     }
     // Memory is taken before any call is made, so that it stays where it is.
     const size_t first = joint_rows_;
-    for (const batch_item *item : group) {
-        joined_.push_back({item, joint_rows_});
-        for (const uint32_t row : item->rows)
-            std::copy_n(item->input + row * hidden, hidden, &input_[joint_rows_++ * hidden]);
+    for (const batch_item *expert : group) {
+        joined_.push_back({expert, joint_rows_});
+        for (const uint32_t row : expert->rows)
+            std::copy_n(expert->input + row * hidden, hidden, &input_[joint_rows_++ * hidden]);
     }
     call.tokens = static_cast<uint32_t>(joint_rows_ - first);
     call.input = {&input_[first * hidden], hidden};
@@ -57,7 +57,7 @@ void expert_batch::operator()(std::span<const batch_item> items) {
     joined_.clear();
     joint_rows_ = 0;
     size_t rows = 0;
-    for (const batch_item &item : items) order_.push_back(&item), rows += item.rows.size();
+    for (const batch_item &expert : items) order_.push_back(&expert), rows += expert.rows.size();
     std::ranges::stable_sort(order_, [](const batch_item *a, const batch_item *b) {
         if (a->weights != b->weights) return std::less<>()(a->weights, b->weights);
         return streams(*a) > streams(*b);

@@ -153,22 +153,22 @@ private:
         });
         const uint32_t first = scene.first_device[server], last = scene.first_device[server + 1];
         std::vector<double> load(last - first, 0);
-        for (const item &item : items) {
+        for (const item &holding : items) {
             uint32_t best = last;
-            const uint32_t stays = current_device[item.expert];
-            if (stays != moorage::none && slots.at(stays, item.model) > 0) {
+            const uint32_t stays = current_device[holding.expert];
+            if (stays != moorage::none && slots.at(stays, holding.model) > 0) {
                 best = stays;
             } else {
                 for (uint32_t device = first; device < last; ++device)
-                    if (slots.at(device, item.model) > 0 &&
+                    if (slots.at(device, holding.model) > 0 &&
                         (best == last || load[device - first] < load[best - first]))
                         best = device;
             }
             if (best == last) throw std::logic_error("prism: a server without room for its share");
-            --slots.count[size_t{best} * slots.models + item.model];
-            load[best - first] +=
-                item.rate * slowness(cluster, scene, server, best, scene.models[item.model].id);
-            copies.push(item.expert, best);
+            --slots.count[size_t{best} * slots.models + holding.model];
+            load[best - first] += holding.rate * slowness(cluster, scene, server, best,
+                                                          scene.models[holding.model].id);
+            copies.push(holding.expert, best);
         }
     }
     static std::vector<item> held_by(const placement::scene &scene, uint32_t server,

@@ -28,15 +28,15 @@ using moorage::slim::knapsack;
 inline constexpr size_t table_large = size_t{1} << 22;
 
 // One row of the table: values with the item allowed, and a bit for each room that takes it.
-inline void next_row(const item &item, std::span<const double> values,
+inline void next_row(const item &choice, std::span<const double> values,
                      std::span<double> next_values, std::span<uint64_t> taken) {
-    const size_t first = item.units;
+    const size_t first = choice.units;
     std::copy_n(values.begin(), std::min(first, values.size()), next_values.begin());
     for (size_t q = first; q < values.size();) {
         const size_t end = std::min(values.size(), (q / 64 + 1) * 64);
         uint64_t bits = 0;
         for (size_t room = q; room < end; ++room) {
-            const double sum = values[room - first] + item.value;
+            const double sum = values[room - first] + choice.value;
             const bool better = sum > values[room];
             next_values[room] = better ? sum : values[room];
             bits |= uint64_t{better} << (room % 64);
@@ -66,7 +66,7 @@ inline std::vector<uint32_t> solve_table(const knapsack &bag) {
 
 // The set can contain at most as many items of one size as fit: those of the largest value.
 inline std::vector<uint32_t> solve(const knapsack &bag) {
-    const auto same = [&](const item &item) { return item.units == bag.items[0].units; };
+    const auto same = [&](const item &choice) { return choice.units == bag.items[0].units; };
     const size_t fit = bag.items.empty() ? 0 : bag.units / bag.items[0].units;
     if (bag.items.size() * size_t{bag.units} < table_large || fit >= bag.items.size() ||
         !std::all_of(bag.items.begin(), bag.items.end(), same))

@@ -46,12 +46,12 @@ inline std::vector<size_class> classes_of(const knapsack &bag) {
     std::sort(order.begin(), order.end(), precedes);
     std::vector<size_class> classes;
     for (const uint32_t index : order) {
-        const item &item = bag.items[index];
-        if (classes.empty() || classes.back().units != item.units) {
-            classes.push_back({item.units, {}, {0}});
+        const item &member = bag.items[index];
+        if (classes.empty() || classes.back().units != member.units) {
+            classes.push_back({member.units, {}, {0}});
         }
         classes.back().items.push_back(index);
-        classes.back().value.push_back(classes.back().value.back() + item.value);
+        classes.back().value.push_back(classes.back().value.back() + member.value);
     }
     std::stable_sort(classes.begin(), classes.end(), [](const size_class &a, const size_class &b) {
         return a.items.size() < b.items.size();

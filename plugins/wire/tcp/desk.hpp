@@ -46,11 +46,12 @@ public:
     // Joins the unreported ones with the same listener and reason. So a client that is turned away
     // in a loop costs no memory.
     void turned_away(uint64_t listener, int32_t reason, std::string address, std::string words) {
-        for (item &item : waiting_)
-            if (item.event.kind == MOORAGE_WIRE_TURNED_AWAY && item.event.reason == reason &&
-                item.event.connection == listener) {
-                ++item.event.count;
-                item.details->address = std::move(address), item.details->words = std::move(words);
+        for (item &queued : waiting_)
+            if (queued.event.kind == MOORAGE_WIRE_TURNED_AWAY && queued.event.reason == reason &&
+                queued.event.connection == listener) {
+                ++queued.event.count;
+                queued.details->address = std::move(address),
+                queued.details->words = std::move(words);
                 return;
             }
         moorage_wire_event event{};

@@ -20,28 +20,28 @@ public:
     // A message of the host. `written` bytes of its frame are already sent.
     void add(const head_image &h, std::span<const moorage_wire_part> parts, uint64_t length,
              uint64_t user, uint64_t written) {
-        item &item = items_.emplace_back();
-        item.user = user, item.from_host = true, item.h = h;
-        item.parts.reserve(parts.size() + 2);
-        item.parts.push_back(part_of(item.h.data(), head_bytes));
+        item &frame = items_.emplace_back();
+        frame.user = user, frame.from_host = true, frame.h = h;
+        frame.parts.reserve(parts.size() + 2);
+        frame.parts.push_back(part_of(frame.h.data(), head_bytes));
         for (const moorage_wire_part &part : parts)
-            if (part.bytes > 0) item.parts.push_back(part_of(part.host_data, part.bytes));
-        if (padding(length) > 0) item.parts.push_back(part_of(zeros, padding(length)));
-        item.left = frame_bytes(length);
-        bytes_ += item.left;
+            if (part.bytes > 0) frame.parts.push_back(part_of(part.host_data, part.bytes));
+        if (padding(length) > 0) frame.parts.push_back(part_of(zeros, padding(length)));
+        frame.left = frame_bytes(length);
+        bytes_ += frame.left;
         ++messages_;
-        advance(item, written);
+        advance(frame, written);
     }
     // A frame of the wire itself.
     void add(frame kind, std::string payload) {
-        item &item = items_.emplace_back();
-        item.h = tcp_wire::written(head{static_cast<uint32_t>(payload.size()), kind});
-        item.payload = std::move(payload);
-        item.payload.append(padding(item.payload.size()), '\0');
-        item.parts = {part_of(item.h.data(), head_bytes),
-                      part_of(item.payload.data(), item.payload.size())};
-        item.left = head_bytes + item.payload.size();
-        bytes_ += item.left;
+        item &frame = items_.emplace_back();
+        frame.h = tcp_wire::written(head{static_cast<uint32_t>(payload.size()), kind});
+        frame.payload = std::move(payload);
+        frame.payload.append(padding(frame.payload.size()), '\0');
+        frame.parts = {part_of(frame.h.data(), head_bytes),
+                       part_of(frame.payload.data(), frame.payload.size())};
+        frame.left = head_bytes + frame.payload.size();
+        bytes_ += frame.left;
     }
 
     bool empty() const { return items_.empty(); }
@@ -97,15 +97,15 @@ private:
             items_.pop_front();
         }
     }
-    void advance(item &item, uint64_t bytes) {
-        item.left -= bytes, bytes_ -= bytes;
+    void advance(item &frame, uint64_t bytes) {
+        frame.left -= bytes, bytes_ -= bytes;
         while (bytes > 0) {
-            iovec &part = item.parts[item.next];
+            iovec &part = frame.parts[frame.next];
             const uint64_t taken = std::min<uint64_t>(bytes, part.iov_len);
             part.iov_base = static_cast<char *>(part.iov_base) + taken;
             part.iov_len -= taken;
             bytes -= taken;
-            if (part.iov_len == 0) ++item.next;
+            if (part.iov_len == 0) ++frame.next;
         }
     }
 
