@@ -13,8 +13,7 @@
 
 #include "any_cluster.h"
 #include "joint_scene.h"
-#include "plugins/placement/joint/bound.hpp"
-#include "plugins/placement/joint/search.hpp"
+#include "plugins/placement/joint/placement_state.hpp"
 #include "slim_instance.h"
 #include "slim_reference.h"
 
@@ -25,10 +24,9 @@ namespace {
 using namespace moorage::test;
 using moorage::latency_figures;
 using moorage::latency_model;
-using moorage::joint::layer_time;
-using moorage::joint::lower_bound;
+using moorage::joint::call_times;
 using moorage::joint::none;
-using moorage::joint::state;
+using moorage::joint::placement_state;
 
 struct optimum {
     double token_s = infinite, remote = infinite;
@@ -192,8 +190,8 @@ TEST_CASE("joint's account of changes is the SDK's latency model") {
         const moorage_cluster cluster = scene.cluster();
         const moorage_demand demand = scene.demand();
         latency_model model(cluster, demand);
-        const layer_time time(model);
-        state plain(model, time, {1, 0, 0}), mixed(model, time, {1, 0.01, 0.5});
+        const call_times times(model);
+        placement_state plain(model, times, {1, 0, 0}), mixed(model, times, {1, 0.01, 0.5});
         mixed.limit_remote(0.5, 0.3);
         std::mt19937_64 generator(seed);
         for (int step = 0; step < 120; ++step) {
@@ -244,9 +242,9 @@ TEST_CASE("joint's account of changes of one expert over many servers") {
         const moorage_cluster cluster = scene.cluster();
         const moorage_demand demand = scene.demand();
         latency_model model(cluster, demand);
-        const layer_time time(model);
-        state search_state(model, time, {1, 0.01, 0});
-        REQUIRE(search_state.uses() == 0);
+        const call_times times(model);
+        placement_state search_state(model, times, {1, 0.01, 0});
+        REQUIRE_FALSE(search_state.has_sets());
         std::mt19937_64 generator(seed);
         const auto device_of = [&](uint32_t n) {
             const uint32_t first = model.device_begin(n), count = model.device_begin(n + 1) - first;

@@ -1,4 +1,4 @@
-// starts.hpp - plans of the other policies, from which the joint policy starts.
+// rival_plans.hpp - plans of the other policies, from which the joint policy starts.
 //
 // So no plan of theirs is better than its own, whatever the search does. Policies that draw are
 // left out (random, redundance, uniform with order = random), so equal input gives an equal plan.
@@ -22,44 +22,45 @@
 
 namespace moorage::joint {
 
-class starts {
+class rival_plans {
 public:
     // All are borrowed. `host` is the host of the calling policy.
-    starts(const moorage_host *host, const moorage_cluster &cluster, const moorage_demand &demand)
+    rival_plans(const moorage_host *host, const moorage_cluster &cluster,
+                const moorage_demand &demand)
         : host_(host),
           cluster_(cluster),
           demand_(demand),
           copies_(size_t{demand.host_model_first[demand.models]} * cluster.devices) {}
 
-    // Calls `take(copies)` with every plan, as long as `goes_on()`. A policy that refuses has no
+    // Calls take(copies) with every plan, as long as has_steps(). A policy that refuses has no
     // plan.
-    template <class Take, class GoesOn>
-    void for_each_plan(Take take, GoesOn goes_on) {
-        if (goes_on()) plan<policies::slim_greedy>(take, {});
-        if (goes_on()) plan<policies::slim_greedy>(take, {{"per_byte", number(0)}});
-        if (goes_on()) plan<policies::slim_maxconv>(take, {});
-        if (goes_on()) plan<policies::slim_dp>(take, {});
-        if (goes_on()) plan<policies::lfu>(take, {});
-        if (goes_on()) plan<policies::ushape>(take, {});
-        if (goes_on()) plan<policies::uniform>(take, {});
-        if (goes_on()) plan<policies::smartmoe>(take, {});
-        if (goes_on()) plan<policies::eplb>(take, {});
-        if (goes_on()) plan<policies::eplb>(take, {{"leftover", text("fill")}});
+    template <class Take, class HasSteps>
+    void for_each_plan(Take take, HasSteps has_steps) {
+        if (has_steps()) plan<policies::slim_greedy>(take, {});
+        if (has_steps()) plan<policies::slim_greedy>(take, {{"per_byte", integer_value(0)}});
+        if (has_steps()) plan<policies::slim_maxconv>(take, {});
+        if (has_steps()) plan<policies::slim_dp>(take, {});
+        if (has_steps()) plan<policies::lfu>(take, {});
+        if (has_steps()) plan<policies::ushape>(take, {});
+        if (has_steps()) plan<policies::uniform>(take, {});
+        if (has_steps()) plan<policies::smartmoe>(take, {});
+        if (has_steps()) plan<policies::eplb>(take, {});
+        if (has_steps()) plan<policies::eplb>(take, {{"leftover", text_value("fill")}});
     }
     // Only Prism's plan, which the objective "both" refers to.
     template <class Take>
-    void prism(Take take) {
+    void plan_by_prism(Take take) {
         plan<policies::prism>(take, {});
     }
 
 private:
     using parameter_values = std::initializer_list<std::pair<std::string_view, moorage_value>>;
-    static moorage_value number(int64_t integer) {
+    static moorage_value integer_value(int64_t integer) {
         moorage_value value{};
         value.integer = integer;
         return value;
     }
-    static moorage_value text(const char *content) {
+    static moorage_value text_value(const char *content) {
         moorage_value value{};
         value.host_text = content;
         return value;
