@@ -19,7 +19,7 @@ namespace moorage::core {
 
 namespace {
 
-// Limit of one table. A policy library has a thousandth of it.
+// Limit of one table. The tables of real policy libraries have a thousandth of it.
 constexpr uint64_t table_bytes_max = 64u << 20;
 constexpr size_t name_bytes_max = 256;
 
@@ -32,6 +32,10 @@ public:
         struct stat found {};
         if (file_ >= 0 && fstat(file_, &found) == 0 && S_ISREG(found.st_mode))
             bytes_ = static_cast<uint64_t>(found.st_size), regular_ = true;
+        if (!regular_) return;
+        // Most libraries are small. One read instead of one for each table.
+        head_.resize(std::min(bytes_, head_bytes_max));
+        if (!read_file(0, head_.data(), head_.size())) head_.clear();
     }
     ~image() {
         if (file_ >= 0) close(file_);
@@ -44,12 +48,8 @@ public:
 
     bool read(uint64_t offset, void *target, uint64_t bytes) const {
         if (offset > bytes_ || bytes_ - offset < bytes) return false;
-        for (uint64_t done = 0; done < bytes;) {
-            const ssize_t got = pread(file_, static_cast<char *>(target) + done, bytes - done,
-                                      static_cast<off_t>(offset + done));
-            if (got <= 0) return false;
-            done += static_cast<uint64_t>(got);
-        }
+        if (offset + bytes > head_.size()) return read_file(offset, target, bytes);
+        if (bytes > 0) std::memcpy(target, head_.data() + offset, bytes);
         return true;
     }
     template <class Record>
@@ -67,9 +67,22 @@ public:
     }
 
 private:
+    static constexpr uint64_t head_bytes_max = 64 << 10;
+
+    bool read_file(uint64_t offset, void *target, uint64_t bytes) const {
+        for (uint64_t done = 0; done < bytes;) {
+            const ssize_t got = pread(file_, static_cast<char *>(target) + done, bytes - done,
+                                      static_cast<off_t>(offset + done));
+            if (got <= 0) return false;
+            done += static_cast<uint64_t>(got);
+        }
+        return true;
+    }
+
     int file_;
     bool regular_ = false;
     uint64_t bytes_ = 0;
+    std::vector<char> head_;  // the first bytes of the file
 };
 
 // File offsets of the tables, according to the dynamic segment; 0: none.

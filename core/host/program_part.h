@@ -18,8 +18,9 @@
 
 namespace moorage::core {
 
-// Below the folder of the bundled policies.
-inline constexpr std::string_view program_part_folder = "registry";
+// Folders below that of the bundled policies that contain no policies. `tls` has what the wire
+// "tcp" opens.
+inline constexpr std::string_view folders_without_policies[] = {"registry", "tls"};
 
 // Must be equal on both sides.
 inline constexpr std::string_view program_build_id = MOORAGE_BUILD_VERSION ", " __VERSION__;

@@ -162,7 +162,8 @@ status registry::content::add_folder(const std::filesystem::path &folder) {
                                            failed),
         end;
     for (; !failed && entry != end; entry.increment(failed)) {
-        if (!nested || entry->path() == folder / program_part_folder)
+        if (!nested || std::ranges::find(folders_without_policies, entry->path().filename()) !=
+                           std::end(folders_without_policies))
             entry.disable_recursion_pending();
         std::error_code ignored;
         if (entry->path().extension() == ".so" && entry->is_regular_file(ignored))

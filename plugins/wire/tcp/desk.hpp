@@ -6,14 +6,13 @@
 
 #include <deque>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "inbox.hpp"
 #include "numbers.hpp"
 #include "shortage.hpp"
-#include "tls.hpp"
+#include "secure.hpp"
 
 namespace tcp_wire {
 
@@ -94,7 +93,7 @@ class session;
 struct wire_context {
     settings set;
     moorage_wire_limits limits{};
-    std::optional<tls_context> tls;
+    std::unique_ptr<secure_context> tls;  // null: in the clear
     event_queue events;
     memory_shortage short_of_memory;
     numbered<block *, 2> lent;

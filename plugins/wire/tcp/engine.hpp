@@ -40,7 +40,8 @@ public:
         : silence_(std::make_shared<watch>(context_.io, *this)), handshake_limits_(limits) {
         check(limits);
         context_.set = set, context_.limits = limits;
-        if (set.tls) context_.tls.emplace(set.certificate, set.key, set.ca, set.revoked);
+        if (set.tls)
+            context_.tls = open_secure_context({set.certificate, set.key, set.ca, set.revoked});
         lobby_ = std::make_shared<lobby>(context_, *this, handshake_limits_, places_of(limits));
         watch_silence();
     }

@@ -13,8 +13,8 @@
 #include <span>
 #include <string>
 
+#include "secure.hpp"
 #include "silence.hpp"
-#include "tls.hpp"
 
 namespace tcp_wire {
 
@@ -23,8 +23,8 @@ public:
     // In the clear.
     explicit stream(int socket) : socket_(socket) {}
     // Through TLS, as its client or server.
-    stream(int socket, const tls_context &context, bool client)
-        : socket_(socket), tls_(std::make_unique<tls_session>(socket, context, client)) {}
+    stream(int socket, const secure_context &context, bool client)
+        : socket_(socket), tls_(context.begin(socket, client)) {}
 
     // Call until `done`. In the clear there is nothing to agree on.
     io_result handshake() {
@@ -72,7 +72,7 @@ private:
     }
 
     int socket_;
-    std::unique_ptr<tls_session> tls_;
+    std::unique_ptr<secure_session> tls_;
 };
 
 // A connection works without these options, so a refusal is not reported.

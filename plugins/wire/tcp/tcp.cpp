@@ -24,6 +24,7 @@
 
 #include "../engine_wire.hpp"
 #include "engine.hpp"
+#include "tls_library.hpp"
 
 namespace {
 

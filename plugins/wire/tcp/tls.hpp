@@ -27,16 +27,9 @@
 #include <stdexcept>
 #include <string>
 
-namespace tcp_wire {
+#include "secure.hpp"
 
-enum class io_status { done, wants_read, wants_write, ended, failed };
-// The result of a read, write or handshake. After a failure `reason` is wire.h's, with `words`.
-struct io_result {
-    io_status status;
-    size_t bytes;
-    std::string words;
-    int32_t reason;
-};
+namespace tcp_wire {
 
 // A socket for OpenSSL. OpenSSL's own would raise SIGPIPE if the peer is gone.
 namespace quiet_socket {
@@ -77,12 +70,11 @@ inline BIO *make(int socket) {
 }
 }  // namespace quiet_socket
 
-class tls_context {
+class tls_context final : public secure_context {
 public:
-    // Reads the files. `revoked` may be empty. Throws std::invalid_argument with the file's name.
-    tls_context(const std::string &certificate, const std::string &key, const std::string &ca,
-                const std::string &revoked)
-        : context_(boost::asio::ssl::context::tlsv13) {
+    // Reads the files. Throws std::invalid_argument with the file's name.
+    explicit tls_context(const secure_files &files) : context_(boost::asio::ssl::context::tlsv13) {
+        const auto &[certificate, key, ca, revoked] = files;
         namespace ssl = boost::asio::ssl;
         boost::system::error_code failed;
         const auto check = [&](const char *setting, const std::string &file) {
@@ -106,6 +98,7 @@ public:
         SSL_CTX_set_read_ahead(raw, 1);
         SSL_CTX_set_mode(raw, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     }
+    std::unique_ptr<secure_session> begin(int socket, bool client) const override;
     SSL_CTX *raw() const { return const_cast<tls_context *>(this)->context_.native_handle(); }
 
 private:
@@ -132,7 +125,7 @@ private:
     boost::asio::ssl::context context_;
 };
 
-class tls_session {
+class tls_session final : public secure_session {
 public:
     tls_session(int socket, const tls_context &context, bool client)
         : ssl_(SSL_new(context.raw())) {
@@ -142,14 +135,14 @@ public:
         client ? SSL_set_connect_state(ssl_.get()) : SSL_set_accept_state(ssl_.get());
     }
 
-    io_result handshake() {
+    io_result handshake() override {
         ERR_clear_error();
         errno = 0;
         const int answer = SSL_do_handshake(ssl_.get());
         if (answer == 1) return {io_status::done, 0, {}, 0};
         return stopped(answer);
     }
-    io_result read(std::span<unsigned char> buffer) {
+    io_result read(std::span<unsigned char> buffer) override {
         ERR_clear_error();
         errno = 0;
         size_t got = 0;
@@ -158,7 +151,7 @@ public:
         return stopped(answer);
     }
     // Copies up to one record and sends it, because two writes would be two records.
-    io_result write(std::span<const iovec> parts) {
+    io_result write(std::span<const iovec> parts) override {
         if (!flushed()) {
             if (io_result first = flush(); first.status != io_status::done) return first;
         }
@@ -173,8 +166,8 @@ public:
         if (sent.status == io_status::failed || sent.status == io_status::ended) return sent;
         return {io_status::done, taken, {}, 0};
     }
-    bool flushed() const { return begin_ == end_; }
-    io_result flush() {
+    bool flushed() const override { return begin_ == end_; }
+    io_result flush() override {
         while (!flushed()) {
             ERR_clear_error();
             errno = 0;
@@ -187,16 +180,16 @@ public:
         begin_ = end_ = 0;
         return {io_status::done, 0, {}, 0};
     }
-    bool has_pending() const { return SSL_has_pending(ssl_.get()) == 1; }
+    bool has_pending() const override { return SSL_has_pending(ssl_.get()) == 1; }
     // Says goodbye to the peer's TLS and does not wait for its answer.
-    void finish() {
+    void finish() override {
         ERR_clear_error();
         if (SSL_is_init_finished(ssl_.get())) SSL_shutdown(ssl_.get());
         ERR_clear_error();
     }
 
     // The first DNS name of the peer's certificate; "" if no name could be an identity.
-    std::string identity() const {
+    std::string identity() const override {
         const std::unique_ptr<X509, decltype(&X509_free)> certificate(
             SSL_get1_peer_certificate(ssl_.get()), X509_free);
         if (!certificate) return "";
@@ -266,5 +259,9 @@ private:
     std::array<unsigned char, 16 << 10> record_;
     size_t begin_ = 0, end_ = 0;
 };
+
+inline std::unique_ptr<secure_session> tls_context::begin(int socket, bool client) const {
+    return std::make_unique<tls_session>(socket, *this, client);
+}
 
 }  // namespace tcp_wire
