@@ -8,6 +8,7 @@
 #include <span>
 
 #include "core/base/foreign_file.h"
+#include "core/base/safetensors.h"
 #include "core/base/text.h"
 #include "core/source/log_reader.h"
 

@@ -3,55 +3,20 @@
 #include <charconv>
 #include <map>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
-#include "core/base/foreign_file.h"
+#include "core/base/csv_reader.h"
 #include "core/base/log.h"
+#include "core/base/safetensors.h"
 #include "core/base/text.h"
 #include "core/source/log_reader.h"
 
 namespace moorage::core {
 
 namespace {
-
-std::string_view trimmed(std::string_view text) {
-    const auto space = [](char letter) { return letter == ' ' || letter == '\t'; };
-    while (!text.empty() && space(text.front())) text.remove_prefix(1);
-    while (!text.empty() && space(text.back())) text.remove_suffix(1);
-    return text;
-}
-
-// Splits a line into cells. A cell in double quotes may contain the separator, and "" for a quote.
-status split_cells(std::string_view line, char separator, std::vector<std::string> &cells) {
-    cells.clear();
-    for (size_t position = 0;; ++position) {
-        std::string cell;
-        size_t begin = position;
-        while (begin < line.size() && line[begin] == ' ') ++begin;
-        if (begin < line.size() && line[begin] == '"') {
-            for (position = begin + 1;; ++position) {
-                if (position >= line.size())
-                    return error{format("cell {}: the quote is not closed", cells.size())};
-                if (line[position] != '"')
-                    cell += line[position];
-                else if (position + 1 < line.size() && line[position + 1] == '"')
-                    cell += line[++position];
-                else
-                    break;
-            }
-            const size_t end = std::min(line.find(separator, position), line.size());
-            if (!trimmed(line.substr(position + 1, end - position - 1)).empty())
-                return error{format("cell {}: text behind the closing quote", cells.size())};
-            position = end;
-        } else {
-            const size_t end = std::min(line.find(separator, position), line.size());
-            cell = trimmed(line.substr(position, end - position));
-            position = end;
-        }
-        cells.push_back(std::move(cell));
-        if (position >= line.size()) return success();
-    }
-}
 
 template <class Value>
 result<Value> number(std::string_view text, std::string_view column) {
@@ -66,8 +31,6 @@ result<Value> number(std::string_view text, std::string_view column) {
 
 // The cell numbers of the values of a row.
 struct csv_columns {
-    char separator = ',';
-    size_t count = 0;
     std::optional<size_t> token, layer, request, token_id, experts, weights;
     std::vector<size_t> expert, weight;  // of expert0, expert1, ...
 };
@@ -89,19 +52,10 @@ status numbered(const std::map<std::string, size_t> &cell_of_column, const std::
     return success();
 }
 
-result<csv_columns> read_header(std::string_view line) {
+result<csv_columns> find_columns(const std::vector<std::string> &names) {
     csv_columns columns;
-    line = without_byte_order_mark(line);
-    for (const char separator : {'\t', ';', ','})
-        if (line.find(separator) != std::string_view::npos) columns.separator = separator;
-    std::vector<std::string> names;
-    if (const status right = split_cells(line, columns.separator, names); !right)
-        return right.failure();
-    columns.count = names.size();
     std::map<std::string, size_t> cell_of_column;
-    for (size_t cell = 0; cell < names.size(); ++cell)
-        if (!cell_of_column.emplace(names[cell], cell).second)
-            return error{format("column {} is named twice", printable(names[cell]))};
+    for (size_t cell = 0; cell < names.size(); ++cell) cell_of_column.emplace(names[cell], cell);
     const auto take = [&cell_of_column](const char *name) {
         const auto found = cell_of_column.find(name);
         return found == cell_of_column.end() ? std::optional<size_t>()
@@ -194,44 +148,19 @@ status read_row(const std::vector<std::string> &cells, const csv_columns &column
 
 }  // namespace
 
-result<bool> line_reader::next(std::string &line) {
-    do {
-        line.clear();
-        for (int letter = input_.get(); letter != '\n'; letter = input_.get()) {
-            if (letter == std::istream::traits_type::eof()) {
-                if (input_.bad()) return error{"reading failed"};
-                if (line.empty()) return false;
-                break;
-            }
-            if (line.size() == line_bytes_max) {
-                ++number_;
-                return error{format("the line is longer than {} bytes", line_bytes_max)};
-            }
-            line += static_cast<char>(letter);
-        }
-        ++number_;
-        if (!line.empty() && line.back() == '\r') line.pop_back();
-    } while (trimmed(line).empty());
-    return true;
-}
-
 status read_csv(line_reader &lines, log_builder &builder) {
-    std::string line;
-    const result<bool> begun = lines.next(line);
-    if (!begun) return begun.failure();
-    if (!*begun) return error{"the file is empty; its first line names the columns"};
-    const result<csv_columns> columns = read_header(line);
+    csv_reader records(lines, {.separators = ",;\t", .blanks = csv_blanks::remove});
+    const result<bool> has_columns = records.read_columns();
+    if (!has_columns) return has_columns.failure();
+    if (!*has_columns) return error{"the file is empty; its first line names the columns"};
+    const result<csv_columns> columns = find_columns(records.columns());
     if (!columns) return columns.failure();
     std::vector<std::string> cells;
     log_row row;
     for (;;) {
-        const result<bool> has_line = lines.next(line);
-        if (!has_line) return has_line.failure();
-        if (!*has_line) return success();
-        if (const status right = split_cells(line, columns->separator, cells); !right) return right;
-        if (cells.size() != columns->count)
-            return error{
-                format("{} cells, the first line names {} columns", cells.size(), columns->count)};
+        const result<bool> has_record = records.next(cells);
+        if (!has_record) return has_record.failure();
+        if (!*has_record) return success();
         if (const status right = read_row(cells, *columns, builder, row); !right) return right;
         if (const status added = builder.add(row, false); !added) return added;
     }

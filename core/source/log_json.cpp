@@ -7,6 +7,7 @@
 
 #include "core/base/json.h"
 #include "core/base/log.h"
+#include "core/base/safetensors.h"
 #include "core/base/text.h"
 #include "core/source/log_reader.h"
 

@@ -1,13 +1,15 @@
-// csv_table.cpp - splits lines into cells and parses numbers.
+// csv_table.cpp - keeps the records of a text and parses numbers.
 #include "core/validate/csv_table.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <sstream>
+#include <utility>
 
-#include "core/base/foreign_file.h"
-#include "core/base/text.h"
+#include "core/base/csv_reader.h"
 #include "core/base/safetensors.h"
+#include "core/base/text.h"
 
 namespace moorage::core {
 
@@ -16,35 +18,12 @@ namespace {
 constexpr size_t text_max = size_t{1} << 26, rows_max = 100'000, columns_max = 256;
 constexpr size_t cell_max = 4096;
 
-result<std::vector<std::string>> split_cells(std::string_view line) {
-    std::vector<std::string> cells;
-    for (size_t position = 0;; ++position) {
-        std::string cell;
-        if (position < line.size() && line[position] == '"') {
-            for (++position;; ++position) {
-                if (position >= line.size())
-                    return error{format("cell {}: the quote is not closed", cells.size() + 1)};
-                if (line[position] != '"')
-                    cell += line[position];
-                else if (position + 1 < line.size() && line[position + 1] == '"')
-                    cell += line[++position];
-                else
-                    break;
-            }
-            if (++position < line.size() && line[position] != ',')
-                return error{format("cell {}: text behind the closing quote", cells.size() + 1)};
-        } else {
-            const size_t end = std::min(line.find(',', position), line.size());
-            cell = line.substr(position, end - position);
-            position = end;
-        }
-        if (cell.size() > cell_max)
-            return error{format("cell {}: {} characters, {} is the limit", cells.size() + 1,
-                                cell.size(), cell_max)};
-        cells.push_back(std::move(cell));
-        if (cells.size() > columns_max) return error{format("more than {} cells", columns_max)};
-        if (position >= line.size()) return cells;
-    }
+status check_characters(const std::vector<std::string> &cells) {
+    const auto is_control = [](char c) { return (c >= 0 && c < 32) || c == 127; };
+    for (const std::string &cell : cells)
+        if (std::ranges::any_of(cell, is_control))
+            return error{"a control character; a table of texts is needed"};
+    return success();
 }
 
 }  // namespace
@@ -52,46 +31,37 @@ result<std::vector<std::string>> split_cells(std::string_view line) {
 result<csv_table> csv_table::parse(std::string_view text, std::string name) {
     csv_table table;
     table.name_ = std::move(name);
-    const auto line_error = [&](uint32_t line, const std::string &problem) {
-        return error{format("{}:{}: {}", table.name_, line, problem), true};
-    };
     if (text.size() > text_max)
         return error{format("{}: {} bytes, {} is the limit", table.name_, text.size(), text_max),
                      true};
-    text = without_byte_order_mark(text);
-    for (uint32_t line = 1; !text.empty(); ++line) {
-        const size_t end = std::min(text.find('\n'), text.size());
-        std::string_view line_text = text.substr(0, end);
-        text.remove_prefix(std::min(end + 1, text.size()));
-        if (line_text.ends_with('\r')) line_text.remove_suffix(1);
-        if (line_text.empty()) continue;
-        const auto control = [](char c) { return (c >= 0 && c < 32) || c == 127; };
-        if (std::ranges::any_of(line_text, control))
-            return line_error(line, "a control character; a table of texts is needed");
-        if (const status done = table.parse_line(line_text, line); !done)
-            return line_error(line, done.failure().text);
-    }
-    if (table.columns_.empty())
+    std::istringstream input{std::string(text)};
+    line_reader lines(input);
+    csv_reader records(lines, {.cells_max = columns_max, .cell_bytes_max = cell_max});
+    const auto line_error = [&](const error &problem) {
+        return error{format("{}:{}: {}", table.name_, lines.number(), problem.text), true};
+    };
+    const result<bool> has_columns = records.read_columns();
+    if (!has_columns) return line_error(has_columns.failure());
+    if (!*has_columns)
         return error{table.name_ + ": no line; the first one has to name the columns", true};
-    return table;
+    table.columns_ = records.columns();
+    if (const status right = check_characters(table.columns_); !right)
+        return line_error(right.failure());
+    for (;;) {
+        std::vector<std::string> cells;
+        const result<bool> has_record = records.next(cells);
+        if (!has_record) return line_error(has_record.failure());
+        if (!*has_record) return table;
+        if (const status added = table.add_row(std::move(cells), lines.number()); !added)
+            return line_error(added.failure());
+    }
 }
 
-status csv_table::parse_line(std::string_view line, uint32_t number) {
-    auto cells = split_cells(line);
-    if (!cells) return cells.failure();
-    if (columns_.empty()) {
-        columns_ = std::move(cells).value();
-        for (auto column = columns_.begin(); column != columns_.end(); ++column)
-            if (std::find(columns_.begin(), column, *column) != column)
-                return error{format("column {} is there twice", printable(*column))};
-        return success();
-    }
-    if (cells->size() != columns_.size())
-        return error{format("{} cells, but the first line names {} columns", cells->size(),
-                            columns_.size())};
+status csv_table::add_row(std::vector<std::string> cells, uint64_t line) {
+    if (const status right = check_characters(cells); !right) return right;
     if (lines_.size() == rows_max) return error{format("more than {} rows", rows_max)};
-    cells_.push_back(std::move(cells).value());
-    lines_.push_back(number);
+    cells_.push_back(std::move(cells));
+    lines_.push_back(line);
     return success();
 }
 

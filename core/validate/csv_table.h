@@ -10,8 +10,7 @@
 
 namespace moorage::core {
 
-// Follows RFC 4180: a quoted cell may contain commas, and "" for a quote. But it may not contain
-// line breaks.
+// Without control characters and within limits (core/base/csv_reader.h has the syntax).
 class csv_table {
 public:
     // Cells are valid as long as the table. `name` stands for the file in messages.
@@ -29,13 +28,13 @@ public:
     const std::string &name() const { return name_; }
 
 private:
-    status parse_line(std::string_view line, uint32_t number);
+    status add_row(std::vector<std::string> cells, uint64_t line);
     size_t column_of(std::string_view column) const;
 
     std::string name_;
     std::vector<std::string> columns_;
     std::vector<std::vector<std::string>> cells_;
-    std::vector<uint32_t> lines_;  // of each row, counted from 1
+    std::vector<uint64_t> lines_;  // of each row, counted from 1
 };
 
 }  // namespace moorage::core
