@@ -35,6 +35,9 @@ constexpr const char *spaces =
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}"
     "\\x{205f}\\x{3000}";
 constexpr const char *words = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+// Outside of classes the reference has a table of its own for Latin-1, with six more numbers.
+constexpr const char *words_alone =
+    "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
 constexpr const char *hexadecimal = "0-9a-fA-F";
 
 struct named_set {
@@ -296,7 +299,10 @@ void translator::translate_interval(std::string_view bounds, bool comma) {
 
 void translator::translate_escape() {
     const size_t begin = position_;
-    if (const auto set = read_set_escape()) return append_atom(set->expression());
+    if (auto set = read_set_escape()) {
+        if (const char c = pattern_[begin + 1]; c == 'w' || c == 'W') set->inside = words_alone;
+        return append_atom(set->expression());
+    }
     if (problem_) return;
     if (const auto character = read_character_escape()) return append_atom(literal(*character));
     if (problem_) return;
@@ -304,7 +310,7 @@ void translator::translate_escape() {
     if (is_at_end()) return refuse("a backslash at the end");
     const char c = pattern_[position_++];
     if (c == 'b' || c == 'B') {
-        const std::string word_class = format("[{}]", words);
+        const std::string word_class = format("[{}]", words_alone);
         const char *form = c == 'b' ? "(?:(?<={0})(?!{0})|(?<!{0})(?={0}))"
                                     : "(?:(?<={0})(?={0})|(?<!{0})(?!{0}))";
         return append_atom(format(fmt::runtime(form), word_class));

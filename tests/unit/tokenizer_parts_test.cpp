@@ -113,6 +113,11 @@ TEST_CASE("regex: where the two syntaxes differ, the reference's meaning holds")
     CHECK(matches(R"([sd])", "sdp") == strings{"s", "d"});
     CHECK(matches(R"(\p{^L}\P{L}\p{Letter})", "12a") == strings{"12a"});
     CHECK(matches(R"(\w)", "\u0301") == strings{"\u0301"});
+    // Six other numbers of Latin-1 count as letters of words, but not within a class.
+    CHECK(matches(R"(\w)", "\u00b2\u2070\u00be") == strings{"\u00b2", "\u00be"});
+    CHECK(matches(R"(\W)", "\u00b2\u2070\u00be") == strings{"\u2070"});
+    CHECK(matches(R"(a\b)", "a\u00b9 a\u2070") == strings{"a"});
+    CHECK(matches(R"([\w]|\p{Word})", "\u00b2").empty());
     CHECK(matches(R"(\bb)", "b \u0301b") == strings{"b"});
     CHECK(matches(R"((?<=a)b(?!c))", "ab abc bb") == strings{"b"});
     CHECK(matches("a{b}{", "a{b}{") == strings{"a{b}{"});
