@@ -53,8 +53,8 @@ std::string short_quantity_text(double value, quantity_unit unit);
 std::string likely_quantity_text(double number, quantity_unit unit, double low, double high,
                                  std::string_view likely);
 
-// The value in `unit`, finite, of either sign. Fails if the text is no number, has no unit or one
-// of another dimension, or is too large. The error says what is wrong with the text.
+// The value in `unit`, finite, of either sign. Fails if the text is no number, if it has no unit or
+// one of another dimension, or if the value overflows. The error says what is wrong with the text.
 result<double> parse_quantity(std::string_view text, quantity_unit unit);
 
 }  // namespace moorage::core

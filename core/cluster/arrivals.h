@@ -94,7 +94,7 @@ public:
     void weigh(const pass &pass, uint32_t layer, const uint32_t *chosen, float *weights) override;
     uint32_t predict(uint64_t row, uint32_t layer, uint32_t *experts, float *scores) override;
 
-    // The times of all admitted requests, in order of arrival.
+    // The times of all requests that began, in order of arrival.
     std::span<const request_times> requests() const { return requests_; }
 
     // Numbers of rows in passes: the phase and the row in its trace, or the number of a drawn

@@ -20,8 +20,9 @@ namespace moorage::core {
 
 class drawn_routing {
 public:
-    // Frequencies [layers, experts] of a token's choice. Each layer is scaled to sum to top_k. If
-    // an expert exceeds 1, the excess goes to the others. A layer of zeros: all experts are equal.
+    // frequency [layers, experts]: how often tokens choose each expert, in any unit. Each layer is
+    // scaled to sum to top_k. If an expert then exceeds 1, the excess goes to the others. In a
+    // layer of zeros all experts are equally frequent.
     static result<drawn_routing> from_frequency(uint32_t layers, uint32_t experts, uint32_t top_k,
                                                 std::span<const double> frequency, uint64_t seed);
     // The routing of a home for a model: from its groups if the demand has calls, otherwise from

@@ -286,7 +286,7 @@ void cluster_reader::read_user(section_reader &section, uint32_t index, cluster_
         section.fail(*section.find("local_experts"), "a user that holds experts needs flops, too");
 }
 
-// models = "a", ["a", "b"] or {a = 0.7, b = 0.3}.
+// The key has three forms: models = "a"; models = ["a", "b"]; models = {a = 0.7, b = 0.3}.
 void cluster_reader::read_models(section_reader &section, cluster_workload &workload) {
     const config_value *found = section.find("models");
     if (found && found->value.type == node_type::table) {

@@ -32,7 +32,7 @@ public:
         stream.work_parts = (stream.computed_until_ns - stream.decided_until_ns) * idle_parts_;
         if (busy) set_ends(stream, busy_parts);
     }
-    // From now on a copy is under way (`busy`), or none is any more.
+    // busy: a copy is under way from now on; otherwise none is.
     void change(stream &stream, uint64_t now_ns, bool busy) const {
         if (idle_parts_ == busy_parts || !stream.running()) return;
         if (now_ns > stream.paced_ns) {

@@ -78,7 +78,8 @@ bool holder::take_call(link &sender, const frame &message, uint64_t wire_message
         links_.refuse(sender, problem.reason, problem.text);
         return false;
     }
-    // The caller's epoch does not matter: an expert that is here has the same bits everywhere.
+    // A call from another epoch is computed too, because an expert has the same bits in every
+    // epoch. The epoch only decides what a refusal says.
     for (const expert_rows &expert : call.body.experts)
         if (const uint32_t page = call.body.layer * plan_.sizes.experts + expert.expert;
             !experts_.has(page)) {

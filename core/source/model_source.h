@@ -93,8 +93,9 @@ public:
     // take_request: only of requests that are not forgotten.
     const std::vector<std::vector<int32_t>> &written() const { return written_; }
     const std::vector<score> &scores() const { return scores_; }
-    // The place of a computed value that is not finite and, if known, its cause. Empty: none. After
-    // a failure routing is made up, so that policies never see such values, and no pass follows.
+    // Where a computed value was not finite and, if known, why. Empty: all were finite. The pass
+    // that failed goes on with invented routing, so that policies never see such values. It is the
+    // last pass.
     const std::string &failure() const { return failure_; }
 
 private:

@@ -134,7 +134,7 @@ private:
         std::sort(absent_.begin(), absent_.end(), higher);
         std::sort(substitutes_.begin(), substitutes_.end(), higher);
         absent_.erase(absent_.begin(), absent_.end() - static_cast<std::ptrdiff_t>(count));
-        // The experts that stay keep their order. No substitute scores above any of them.
+        // The experts that stay keep their order. The substitutes follow: none scores higher.
         uint32_t kept = 0;
         for (uint32_t rank = 0; rank < chosen.size(); ++rank) {
             if (std::find(absent_.begin(), absent_.end(), chosen[rank]) != absent_.end()) continue;

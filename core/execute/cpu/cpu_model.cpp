@@ -163,7 +163,8 @@ void cpu_model::state::normalise_all(const norm_weights &norm, const std::vector
     });
 }
 
-// Attention of layer `layer_index` into the residual stream, and what its MLP sees into `input`.
+// Adds the attention of layer `layer_index` to the residual stream, and writes the input of the
+// layer's MLP to `input`.
 void cpu_model::state::attend(uint32_t layer_index, std::vector<float> &stream,
                               std::vector<float> &input) {
     const layer_weights &norms = weights.layers[layer_index];

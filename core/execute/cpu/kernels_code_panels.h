@@ -39,7 +39,8 @@ void multiply_code_panel(const matrix &weights, uint32_t first, uint32_t lanes,
                          const coded_tokens &input, const float *start, bool add, rows output,
                          code_panel_block *panel);
 
-// Rows of an item of a streaming loop. Whole blocks of codes of the next product.
+// How many rows of a matrix a thread takes at a time, so that reading the weights takes no break.
+// The next product reads these results as blocks of 8-bit codes, so the count is whole blocks.
 inline uint32_t code_rows_of_item(uint64_t row_bytes, uint64_t total_bytes, uint32_t threads) {
     return divide_up(rows_of_item(row_bytes, total_bytes, threads), CODE_BLOCK) * CODE_BLOCK;
 }

@@ -9,10 +9,10 @@
 
 namespace moorage::core {
 
-// Bytes per second that all threads of the pool together read from memory, in order. The buffer is
-// far larger than the caches (512 MiB). Passes over 32 MiB of it are made for `seconds`, 16 passes
-// at least. The best pass counts, because the result serves as a bound and other programs only slow
-// it. 0: no memory for the buffer.
+// Bytes per second that all threads of the pool together read from memory, from lower addresses to
+// higher ones. The buffer has 512 MiB, far more than the caches. Each pass reads the next 32 MiB of
+// it. There are passes for `seconds`, and at least 16. The result is the fastest pass, because it
+// serves as a bound and other programs only slow it. 0: there is no memory for the buffer.
 double measure_read_bandwidth(thread_pool &pool, double seconds);
 
 // Float32 operations per second of multiply-adds that stay in registers (two operations each), over

@@ -86,7 +86,8 @@ private:
 // The ratio of --timeout to its default. Waits within a test use it too.
 inline double patience = 1;
 
-// Calls `turn` until `done`, at most for so long. The error names the missing event.
+// Calls `turn` until `done` returns true, for at most `limit_s` times `patience` seconds. The error
+// names the missing event.
 template <class Turn, class Done>
 core::status wait_until(const char *event_name, Turn &&turn, Done &&done, double limit_s = 5) {
     limit_s *= patience;
