@@ -6,6 +6,7 @@
 
 #include <iostream>
 
+#include "core/base/freed_memory.h"
 #include "tests/skip.h"
 
 namespace {
@@ -60,6 +61,7 @@ extern "C" const char *__tsan_default_options() { return "history_size=7"; }
 void moorage::test::skip(const std::string &reason) { reason_to_skip = reason; }
 
 int main(int argc, char **argv) {
+    moorage::core::keep_freed_memory();  // as the program does
     doctest::Context context(argc, argv);
     const int failed = context.run();
     if (context.shouldExit()) return failed;  // --help and lists

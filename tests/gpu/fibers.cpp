@@ -1,5 +1,9 @@
-// fibers.cpp - switches between fibers with the C library's contexts.
+// fibers.cpp - begins fibers with the C library's contexts, and switches between them with
+// _setjmp() and _longjmp(): swapcontext() asks the kernel for the signal mask each time, which
+// takes longer than the kernels that are tested.
 #include "tests/gpu/fibers.h"
+
+#include <csetjmp>
 
 #include <ucontext.h>
 
@@ -18,12 +22,13 @@ thread_local fiber_block *beginning = nullptr;
 }  // namespace
 
 struct fiber_block::context {
-    ucontext_t saved;
+    jmp_buf saved;
 };
 struct fiber_block::fiber {
-    ucontext_t saved;
+    jmp_buf saved;
     std::unique_ptr<std::byte[]> stack{new std::byte[stack_bytes]};
     state current_state = state::ended;
+    bool begun = false;  // `saved` is valid
 };
 
 fiber_block::fiber_block(uint32_t threads, uint32_t order)
@@ -41,19 +46,17 @@ fiber_block::~fiber_block() = default;
 void fiber_block::enter() {
     fiber_block &block = *beginning;
     const uint32_t thread = block.running_;
-    (*block.body_)(thread);
-    block.wait(state::ended);
+    for (;;) {  // once for each run()
+        (*block.body_)(thread);
+        block.wait(state::ended);
+    }
 }
 
 std::string fiber_block::run(const std::function<void(uint32_t)> &body) {
     body_ = &body;
-    beginning = this;
     for (const auto &fiber : fibers_) {
-        getcontext(&fiber->saved);
-        fiber->saved.uc_stack.ss_sp = fiber->stack.get();
-        fiber->saved.uc_stack.ss_size = stack_bytes;
-        fiber->saved.uc_link = nullptr;
-        makecontext(&fiber->saved, &fiber_block::enter, 0);
+        // One that could not finish has its old body on its stack.
+        if (fiber->current_state != state::ended) fiber->begun = false;
         fiber->current_state = state::ready;
     }
     for (;;) {
@@ -79,14 +82,24 @@ bool fiber_block::resume(uint32_t thread) {
     fiber &resumed = *fibers_[thread];
     if (resumed.current_state != state::ready) return false;
     running_ = thread;
-    swapcontext(&scheduler_->saved, &resumed.saved);
-    return true;
+    if (_setjmp(scheduler_->saved) != 0) return true;  // the fiber waits
+    if (resumed.begun) _longjmp(resumed.saved, 1);
+    resumed.begun = true;
+    beginning = this;
+    ucontext_t start;
+    getcontext(&start);
+    start.uc_stack.ss_sp = resumed.stack.get();
+    start.uc_stack.ss_size = stack_bytes;
+    start.uc_link = nullptr;
+    makecontext(&start, &fiber_block::enter, 0);
+    setcontext(&start);
+    return true;  // never: setcontext() fails only if it is given nothing
 }
 
 void fiber_block::wait(state new_state) {
     fiber &waiting = *fibers_[running_];
     waiting.current_state = new_state;
-    swapcontext(&waiting.saved, &scheduler_->saved);
+    if (_setjmp(waiting.saved) == 0) _longjmp(scheduler_->saved, 1);
 }
 
 void fiber_block::barrier() { wait(state::at_barrier); }

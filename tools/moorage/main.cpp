@@ -1,15 +1,19 @@
 // main.cpp - the moorage program: parses the command line and runs one subcommand, in a child
 // process.
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <iterator>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "core/base/freed_memory.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/partial_files.h"
@@ -24,15 +28,46 @@ namespace moorage::tool {
 
 namespace {
 
+// A command and what declares it.
+struct installer {
+    std::string_view name;
+    command (*install)(parser &);
+    // It runs until it is told to end, and drains in its own time. A node has a supervisor of its
+    // own, which knows at which request the node died.
+    bool is_server = false;
+    // It describes all commands.
+    bool needs_all = false;
+};
+
 // In the order of --help. A new subcommand is one line here and one file beside this one.
-constexpr command (*installers[])(parser &) = {
-    install_run,        install_generate, install_eval,    install_compare, install_place,
-    install_tune,       install_replay,   install_trace,   install_model,   install_tokenize,
-    install_profile,    install_validate, install_plugins, install_cluster, install_help,
-    install_completion, install_man};
-// Commands that run until they are told to end. They drain in their own time. A node has a
-// supervisor of its own, which knows at which request the node died.
-constexpr command (*servers[])(parser &) = {install_node, install_load};
+constexpr installer installers[] = {{"run", install_run},
+                                    {"generate", install_generate},
+                                    {"eval", install_eval},
+                                    {"compare", install_compare},
+                                    {"place", install_place},
+                                    {"tune", install_tune},
+                                    {"replay", install_replay},
+                                    {"trace", install_trace},
+                                    {"model", install_model},
+                                    {"tokenize", install_tokenize},
+                                    {"profile", install_profile},
+                                    {"validate", install_validate},
+                                    {"plugins", install_plugins},
+                                    {"cluster", install_cluster},
+                                    {"help", install_help, false, true},
+                                    {"completion", install_completion, false, true},
+                                    {"man", install_man, false, true},
+                                    {"node", install_node, true},
+                                    {"load", install_load, true}};
+
+// Is the command needed to read this command line? Options of all commands are half of what a short
+// command does, so the others are left out if the first word is a command.
+bool is_needed(const installer &candidate, std::string_view first_word) {
+    const auto *const chosen =
+        std::find_if(std::begin(installers), std::end(installers),
+                     [&](const installer &known) { return known.name == first_word; });
+    return chosen == std::end(installers) || chosen->needs_all || chosen == &candidate;
+}
 
 // The options that name output files.
 constexpr const char *outputs[] = {"--json",     "--html", "--csv",    "--rows",
@@ -90,14 +125,9 @@ int supervised(const command &action, const option_values &files) {
     return finish_output(process_end.policy_died() ? exit_policy_died : exit_failed);
 }
 
-}  // namespace
-
-int run(int argc, char **argv) {
-    // Scripts ask for it often, so it is answered before commands are declared.
-    if (argc == 2 && std::string_view(argv[1]) == "--version") {
-        print("moorage " MOORAGE_VERSION "\n");
-        return finish_output(exit_ok);
-    }
+// Reads the command line, and runs what it asks for. Nothing: it is wrong usage, and not all
+// commands were declared, so that the error is not known yet.
+std::optional<int> run_declared(int argc, char **argv, bool declares_all) {
     parser app(
         "moorage runs and emulates Mixture-of-Experts models whose experts do not fit in fast "
         "memory",
@@ -111,15 +141,16 @@ int run(int argc, char **argv) {
     bool verbose = false;
     app.add_flag("-v,--verbose", verbose, "log events, not only warnings");
 
-    std::vector<std::pair<parser *, command>> commands;
-    for (const auto install : installers) {
-        command action = install(app);
-        commands.emplace_back(app.last_subcommand(), std::move(action));
-    }
-    std::vector<std::pair<parser *, command>> serving;
-    for (const auto install : servers) {
-        command action = install(app);
-        serving.emplace_back(app.last_subcommand(), std::move(action));
+    struct installed_command {
+        const parser *options;
+        command action;
+        bool is_server;
+    };
+    std::vector<installed_command> commands;
+    for (const installer &known : installers) {
+        if (!declares_all && !is_needed(known, argc > 1 ? argv[1] : "")) continue;
+        command action = known.install(app);
+        commands.push_back({app.last_subcommand(), std::move(action), known.is_server});
     }
     // Keys are the same for all commands. A command without use for them says so.
     setting_options unused_settings;
@@ -129,7 +160,8 @@ int run(int argc, char **argv) {
             add_set(*leaf, unused_settings);
             commands_without_keys.push_back(leaf);
         }
-    if (const auto exit_code = app.parse(argc, argv)) return *exit_code;
+    if (const auto exit_code = app.parse(argc, argv, declares_all))
+        return *exit_code == exit_usage && !declares_all ? std::optional<int>() : exit_code;
     keep_output_apart();
     if (verbose) core::set_log_level(core::log_level::info);
     const option_values files = app.values_of(outputs);
@@ -141,16 +173,28 @@ int run(int argc, char **argv) {
         if (leaf->parsed() && !unused_settings.set.empty())
             if (const auto checked = read_alone(unused_settings, leaf->name(), {}); !checked)
                 return fail(checked.failure());
-    for (const auto &[command, action] : commands)
-        if (command->parsed()) return supervised(action, files);
-    for (const auto &[command, action] : serving)
-        if (command->parsed()) return guarded(action);
+    for (const auto &[options, action, is_server] : commands)
+        if (options->parsed()) return is_server ? guarded(action) : supervised(action, files);
     return exit_usage;
+}
+
+}  // namespace
+
+int run(int argc, char **argv) {
+    // Scripts ask for it often, so it is answered before commands are declared.
+    if (argc == 2 && std::string_view(argv[1]) == "--version") {
+        print("moorage " MOORAGE_VERSION "\n");
+        return finish_output(exit_ok);
+    }
+    // An error may name other commands, so it is found with all of them.
+    const std::optional<int> exit_code = run_declared(argc, argv, /*declares_all=*/false);
+    return exit_code ? *exit_code : *run_declared(argc, argv, /*declares_all=*/true);
 }
 
 }  // namespace moorage::tool
 
 int main(int argc, char **argv) {
+    moorage::core::keep_freed_memory();
     moorage::tool::secure_standard_descriptors();
     // Writing to a closed pipe then gives an error, which is reported like any other.
     std::signal(SIGPIPE, SIG_IGN);

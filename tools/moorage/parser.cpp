@@ -313,12 +313,13 @@ void parser::hide() { app_->group(""); }
 
 described_command parser::described() const { return described_of(*app_, ""); }
 
-std::optional<int> parser::parse(int argc, char **argv) {
+std::optional<int> parser::parse(int argc, char **argv, bool reports_usage) {
     try {
         app_->parse(argc, argv);
     } catch (const CLI::ParseError &error) {
         std::ostringstream output, errors;
         const int code = app_->exit(error, output, errors) == 0 ? exit_ok : exit_usage;
+        if (code == exit_usage && !reports_usage) return code;
         if (const std::string unknown = first_unknown(*app_, {argv + 1, argv + argc});
             code == exit_usage && !unknown.empty())
             errors.str(unknown + "\n");

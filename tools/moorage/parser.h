@@ -78,8 +78,8 @@ public:
     void hide();
 
     // Answers requests for help and version, and reports wrong usage; then returns an exit code.
-    // Returns nothing if the work can begin.
-    std::optional<int> parse(int argc, char **argv);
+    // Returns nothing if the work can begin. reports_usage = false: says nothing of wrong usage.
+    std::optional<int> parse(int argc, char **argv, bool reports_usage);
     bool parsed() const;
     // Commands without subcommands; also this one if it has none.
     std::vector<parser *> leaves();
