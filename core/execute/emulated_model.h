@@ -8,15 +8,15 @@
 
 #include <vector>
 
-#include "core/execute/cpu/cpu_model.h"
 #include "core/execute/executor.h"
+#include "core/execute/model_compute.h"
 
 namespace moorage::core {
 
 class emulated_model final : public executor {
 public:
     // All borrowed. `small_model`: the experts' second version, or null.
-    emulated_model(executor &emulator, cpu_model &compute, const model_config &config,
+    emulated_model(executor &emulator, model_compute &compute, const model_config &config,
                    const model *small_model)
         : emulator_(emulator),
           compute_(compute),
@@ -99,7 +99,7 @@ private:
     }
 
     executor &emulator_;
-    cpu_model &compute_;
+    model_compute &compute_;
     uint32_t layer_ = 0, experts_per_layer_, intermediate_, small_part_unit_ = 0;
     std::vector<expert_call> pending_experts_;
     std::vector<const mlp_weights *> small_experts_;  // [pages]

@@ -10,11 +10,10 @@
 #include "core/cache/replay.h"
 #include "core/config/hardware.h"
 #include "core/dispatch/machine_table.h"
-#include "core/execute/cuda/cuda_executor.h"
+#include "core/execute/executor_module.h"
 #include "core/host/surroundings.h"
 #include "core/pipeline/composition.h"
 #include "core/pipeline/device_memory.h"
-#include "core/pipeline/machine.h"
 #include "core/pipeline/memory_plan.h"
 #include "core/pipeline/own_routing.h"
 #include "core/pipeline/pipeline.h"
@@ -57,7 +56,7 @@ private:
     uint32_t context_of_trace() const;
     status open_hardware();
     status size_memory();
-    cpu_model_limits limits() const;
+    compute_limits limits() const;
     status make_machine();
     status make_policies();
     status activate();
@@ -100,7 +99,7 @@ private:
     uint64_t refused_ = 0;  // loads that the cache policy did not admit
     std::unique_ptr<device_memory> device_memory_;
     std::unique_ptr<ledger> host_;  // null: host memory holds everything
-    machine machine_;
+    std::unique_ptr<executor_machine> machine_;
     std::vector<std::unique_ptr<future_cursor>> futures_;  // of each policy that looks ahead
     policy_set policies_;
 };
@@ -239,11 +238,11 @@ status runner::size_memory() {
     request.top_k = source_->top_k();
     if (config_.runs_on().memory == fast_memory::gpu && !config_.sizes_cache() &&
         !hardware_.has_several()) {
-        gpu_executor_options options;
-        options.source_model = computed_;
-        options.limits = limits();
-        options.device = static_cast<int32_t>(config_.device);
-        const auto room = cuda_room_for_experts(options);
+        executor_request room_request;
+        room_request.computed_model = computed_;
+        room_request.limits = limits();
+        room_request.device = config_.device;
+        const auto room = module_of(config_.runs_on()).room_for_experts(room_request);
         if (!room) return room.failure();
         request.gpu_room_bytes = *room;
     }
@@ -253,8 +252,8 @@ status runner::size_memory() {
     return success();
 }
 
-cpu_model_limits runner::limits() const {
-    cpu_model_limits sizes;
+compute_limits runner::limits() const {
+    compute_limits sizes;
     sizes.tokens_max = source_->tokens_max();
     sizes.streams = source_->streams();
     if (texts_) {
@@ -279,10 +278,9 @@ status runner::make_machine() {
                                     memory_.host_experts, host_store::frames));
         device_memory_->lie_above(*host_);
     }
-    machine_request request{};
-    request.config = &config_;
+    executor_request request;
     request.computed_model = computed_;
-    request.small = small_;
+    request.small_model = small_;
     request.costs = &hardware_.costs();
     request.more_costs = hardware_.more_costs();
     request.places = {device_memory_->all_devices().arenas(),
@@ -291,13 +289,15 @@ status runner::make_machine() {
     request.limits = limits();
     request.transfers_max = memory_.transfers_max;
     request.threads = config_.threads ? config_.threads : options_.threads;
+    request.device = config_.device;
+    request.arithmetic_mode = config_.arithmetic_mode;
     request.in_place = memory_.in_place;
     request.from_disk = memory_.from_disk;
     request.sink = options_.sink ? options_.sink : options_.rows;
-    auto machine = core::make_machine(request);
+    auto machine = module_of(config_.runs_on()).create(request);
     if (!machine) return machine.failure();
     machine_ = std::move(machine).value();
-    if (texts_) texts_->connect(*machine_.results);
+    if (texts_) texts_->connect(*machine_->results());
     return success();
 }
 
@@ -309,7 +309,7 @@ status runner::make_policies() {
     };
     const environment common_environment{device_memory_->all_devices().combined_ledger().view(),
                                          hardware_.policy_costs().lent(),
-                                         machine_.run_executor->clock(),
+                                         machine_->run_executor().clock(),
                                          nullptr,
                                          config_.seed,
                                          &faults_};
@@ -355,7 +355,7 @@ status runner::activate() {
 }
 
 result<run_report> runner::drive() {
-    executor &executor = *machine_.run_executor;
+    executor &executor = machine_->run_executor();
     pipeline pipeline({.pass_source = source_.get(),
                        .run_executor = &executor,
                        .costs = &hardware_.costs(),
@@ -436,7 +436,7 @@ guard_rules runner::guarding() const {
     return {.active = config_.guard,
             .window = config_.guard_window,
             .margin = config_.guard_margin,
-            .unified = memory_.in_place || machine_.run_executor->unified_memory(),
+            .unified = memory_.in_place || machine_->run_executor().unified_memory(),
             .prefill_keeps = !config_.prefill_displaces};
 }
 

@@ -49,7 +49,7 @@ struct bench {
     size_t vocabulary = loaded_model->config().vocabulary;
 
     explicit bench(uint32_t tokens_max) {
-        cpu_model_limits limits;
+        compute_limits limits;
         limits.tokens_max = limits.outputs_max = limits.context_max = tokens_max;
         compute = compute_of(*loaded_model, pool, limits);
         run = std::make_unique<forward>(*compute, *loaded_model);

@@ -40,7 +40,7 @@ inline golden_data golden_of(const model &model) {
 }
 
 inline std::unique_ptr<cpu_model> compute_of(const model &model, thread_pool &pool,
-                                             const cpu_model_limits &limits) {
+                                             const compute_limits &limits) {
     auto created = cpu_model::create(model, pool, limits);
     REQUIRE_MESSAGE(created.ok(), (created.ok() ? "" : created.failure().text));
     return std::move(*created);

@@ -32,8 +32,8 @@ struct changed_model final : model {
     model_weights &weights_to_change() { return weights_; }
 };
 
-cpu_model_limits limits_of(uint32_t tokens, uint32_t streams = 1) {
-    cpu_model_limits limits;
+compute_limits limits_of(uint32_t tokens, uint32_t streams = 1) {
+    compute_limits limits;
     limits.tokens_max = limits.outputs_max = tokens;
     limits.streams = streams;
     limits.context_max = 64;
@@ -282,7 +282,7 @@ TEST_CASE("predictions are the next layer's router on this layer's input") {
             const layer_weights &next =
                 opened->weights().layers[layers[(layer + 1) % layers.size()]];
             thread_pool pool(2);
-            cpu_model_limits limits = limits_of(24);
+            compute_limits limits = limits_of(24);
             limits.predict = true;
             const auto plain = compute_of(*opened, pool, limits);
             const auto swapped = compute_of(changed, pool, limits);
@@ -324,7 +324,7 @@ TEST_CASE("clipping of queries, keys and values") {
 TEST_CASE("caches that no memory can hold are refused with their sizes") {
     const auto opened = open_or_fail(golden_path("mixtral"));
     thread_pool pool(1);
-    cpu_model_limits limits = limits_of(1);
+    compute_limits limits = limits_of(1);
     limits.streams = UINT32_MAX;
     limits.context_max = UINT32_MAX;
     const auto created = cpu_model::create(*opened, pool, limits);

@@ -57,7 +57,7 @@ fs::path reference_of(fs::path model) {
 std::vector<float> logits_of_prompt(const model &model, const std::vector<int32_t> &ids,
                                     arithmetic mode = arithmetic::exact) {
     thread_pool pool(2, mode);
-    cpu_model_limits limits;
+    compute_limits limits;
     limits.tokens_max = limits.outputs_max = static_cast<uint32_t>(ids.size());
     limits.context_max = 64;
     const auto compute = compute_of(model, pool, limits);
@@ -109,7 +109,7 @@ std::vector<std::vector<int32_t>> drawn_prompts(size_t count, size_t length, uin
 // --errors --record`. Exact arithmetic stands for float64; it is within 2e-6.
 void check_fast_against_record(const model &model, size_t prompts, double library) {
     thread_pool fast_pool(2, arithmetic::fast), exact_pool(2);
-    cpu_model_limits limits;
+    compute_limits limits;
     limits.tokens_max = limits.outputs_max = limits.context_max = 24;
     const auto exact = compute_of(model, exact_pool, limits),
                fast = compute_of(model, fast_pool, limits);

@@ -17,7 +17,7 @@ namespace moorage::test {
 
 inline std::vector<float> logits_of(const model &model, const std::vector<int32_t> &ids) {
     thread_pool pool(1);
-    cpu_model_limits limits;
+    compute_limits limits;
     limits.tokens_max = limits.outputs_max = limits.context_max = static_cast<uint32_t>(ids.size());
     const auto compute = compute_of(model, pool, limits);
     forward run(*compute, model);

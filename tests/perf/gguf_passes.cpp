@@ -80,7 +80,7 @@ int run(char **arguments) {
     use_matrix_registers(mode != "fast-vectors");
     const auto prompt = static_cast<uint32_t>(std::atoi(arguments[3]));
     const auto count = static_cast<uint32_t>(std::atoi(arguments[4]));
-    cpu_model_limits limits;
+    compute_limits limits;
     limits.tokens_max = prompt;
     limits.context_max = prompt + count + 1;
     auto compute = cpu_model::create(source_model, pool, limits);
@@ -121,7 +121,7 @@ int run(char **arguments) {
 class reading {
 public:
     static result<reading> create(const model &model, arithmetic arithmetic_mode,
-                                  const cpu_model_limits &limits) {
+                                  const compute_limits &limits) {
         reading result;
         result.pool_ = std::make_unique<thread_pool>(2, arithmetic_mode);
         auto compute = cpu_model::create(model, *result.pool_, limits);
@@ -196,7 +196,7 @@ int errors(char **arguments) {
     const auto length = static_cast<uint32_t>(std::atoi(arguments[2]));
     const auto tokens = static_cast<uint32_t>(std::atoi(arguments[3]));
     const uint32_t vocabulary_of = source_model.config().vocabulary;
-    cpu_model_limits limits;
+    compute_limits limits;
     limits.tokens_max = limits.outputs_max = length;
     limits.context_max = length + tokens;
     auto exact = reading::create(source_model, arithmetic::exact, limits),

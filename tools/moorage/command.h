@@ -32,6 +32,7 @@ command install_validate(parser &app);
 command install_profile(parser &app);
 command install_node(parser &app);
 command install_cluster(parser &app);
+command install_executors(parser &app);
 command install_load(parser &app);
 // These keep `app` until they run.
 command install_help(parser &app);

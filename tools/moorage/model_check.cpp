@@ -3,15 +3,13 @@
 
 #include <cmath>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/config/executors.h"
-#include "core/execute/cpu/golden_check.h"
-#include "core/execute/cuda/cuda_golden_check.h"
+#include "core/execute/executor_module.h"
 #include "core/model/odd_weight.h"
 #include "tools/moorage/output.h"
 #include "tools/moorage/settings.h"
@@ -27,13 +25,7 @@ struct model_check_arguments {
     uint32_t threads = 0;  // of [run]
 };
 
-// Results of exact arithmetic and, on the CPU, of [run] arithmetic = "fast".
-struct check_results {
-    golden_report exact;
-    std::optional<golden_report> fast;
-};
-
-json to_json(const model_check_arguments &arguments, const check_results &results) {
+json to_json(const model_check_arguments &arguments, const golden_results &results) {
     const golden_report &report = results.exact;
     json document = {{"model", arguments.directory},
                      {"executor", arguments.executor},
@@ -50,7 +42,7 @@ json to_json(const model_check_arguments &arguments, const check_results &result
     return document;
 }
 
-std::string to_text(const std::string &name, const check_results &results) {
+std::string to_text(const std::string &name, const golden_results &results) {
     const golden_report &report = results.exact;
     std::string text = format(
         "{}: {}\n  logits: relative error {:.2e} (limit {:.0e})\n"
@@ -77,27 +69,10 @@ std::string to_text(const std::string &name, const check_results &results) {
     return text;
 }
 
-result<check_results> check_on_cpu(const model &source_model, const golden_data &golden,
-                                   uint32_t threads) {
-    thread_pool pool(threads), fast_pool(threads, arithmetic::fast);
-    auto exact = check_golden(source_model, golden, pool);
-    if (!exact) return exact.failure();
-    auto fast = check_golden(source_model, golden, fast_pool);
-    if (!fast) return fast.failure();
-    return check_results{std::move(*exact), std::move(*fast)};
-}
-
-result<check_results> check_on_gpu(const model &source_model, const golden_data &golden,
-                                   uint32_t threads) {
-    auto exact = check_golden_on_gpu(source_model, golden, threads);
-    if (!exact) return exact.failure();
-    return check_results{std::move(*exact), {}};
-}
-
 // An error that is not a number is not compared with a limit. The message names the weight that
 // caused it.
 status check_finite(const std::string &name, const model &source_model,
-                    const check_results &results) {
+                    const golden_results &results) {
     if (std::isfinite(results.exact.logits_error) &&
         (!results.fast || std::isfinite(results.fast->logits_error)))
         return success();
@@ -115,9 +90,8 @@ int check(model_check_arguments &arguments) {
     if (!opened) return fail(opened.failure());
     const auto golden = read_golden((*opened)->directory(), (*opened)->config());
     if (!golden) return fail(golden.failure());
-    const auto report = find_executor(arguments.executor)->memory == fast_memory::gpu
-                            ? check_on_gpu(**opened, *golden, arguments.threads)
-                            : check_on_cpu(**opened, *golden, arguments.threads);
+    const auto report = module_of(*find_executor(arguments.executor))
+                            .check_golden(**opened, *golden, arguments.threads);
     if (!report) return fail(report.failure());
     if (const status finite = check_finite(arguments.directory, **opened, *report); !finite)
         return fail(finite.failure());

@@ -9,8 +9,7 @@
 #include "core/base/machine_limits.h"
 #include "core/base/text.h"
 #include "core/config/hardware.h"
-#include "core/execute/cpu/measure.h"
-#include "core/execute/cuda/cuda_measure.h"
+#include "core/execute/executor_module.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
 #include "tools/moorage/settings.h"
@@ -43,15 +42,15 @@ result<measured_machine> measure_machine(const measure_arguments &arguments) {
     options.seconds = arguments.seconds;
     options.threads = arguments.threads;
     options.progress = [](const std::string &name) { print_error(format("measuring {}\n", name)); };
-    const bool on_gpu = find_executor(arguments.executor)->memory == fast_memory::gpu;
-    auto machine = on_gpu ? measure_cuda({.common = options}) : measure_cpu(options);
+    const executor_kind &kind = *find_executor(arguments.executor);
+    auto machine = module_of(kind).measure(options);
     if (!machine) return machine.failure();
     machine->date = today();
     options.progress("whole tokens");
     if (const status done = measure_tokens(arguments.seconds / 10, arguments.threads, *machine);
         !done)
         return done.failure();
-    if (on_gpu) return machine;
+    if (kind.memory == fast_memory::gpu) return machine;
     options.progress("loads");
     if (const status done = measure_loads(arguments.seconds / 20, arguments.threads, *machine);
         !done)

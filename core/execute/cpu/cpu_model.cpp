@@ -15,7 +15,7 @@ namespace moorage::core {
 namespace {
 
 // Floats of scratch of a pass besides those of attention.
-double scratch_floats(const model_config &config, const cpu_model_limits &limits) {
+double scratch_floats(const model_config &config, const compute_limits &limits) {
     const double hidden = config.hidden, tokens = limits.tokens_max;
     const double per_token = hidden * 4 + hidden * config.top_k + 2.0 * config.experts + 1 +
                              static_cast<double>(attention_block::scratch_values(config));
@@ -25,7 +25,7 @@ double scratch_floats(const model_config &config, const cpu_model_limits &limits
            limits.outputs_max * (hidden + config.vocabulary);
 }
 
-status check_memory(const model_config &config, const cpu_model_limits &limits) {
+status check_memory(const model_config &config, const compute_limits &limits) {
     const double caches = kv_cache::bytes_wanted(config, {limits.streams, limits.context_max});
     const double scratch = scratch_floats(config, limits) * sizeof(float);
     const auto available = static_cast<double>(memory_available_bytes());
@@ -41,7 +41,7 @@ status check_memory(const model_config &config, const cpu_model_limits &limits) 
 }  // namespace
 
 struct cpu_model::state {
-    state(const model &model, thread_pool &threads, const cpu_model_limits &limits, kv_cache cache)
+    state(const model &model, thread_pool &threads, const compute_limits &limits, kv_cache cache)
         : source_model(model),
           config(model.config()),
           weights(model.weights()),
@@ -55,7 +55,7 @@ struct cpu_model::state {
     const model_config &config;
     const model_weights &weights;
     thread_pool &pool;
-    const cpu_model_limits limits;
+    const compute_limits limits;
     const std::vector<uint32_t> moe_layers;
     attention_block attention;
     mlp_kernel mlp;
@@ -304,7 +304,7 @@ void cpu_model::state::add_shared(uint32_t layer_index) {
 }
 
 result<std::unique_ptr<cpu_model>> cpu_model::create(const model &model, thread_pool &pool,
-                                                     const cpu_model_limits &limits) {
+                                                     const compute_limits &limits) {
     if (const status enough = check_memory(model.config(), limits); !enough)
         return enough.failure();
     auto cache = kv_cache::create(model.config(), {limits.streams, limits.context_max});

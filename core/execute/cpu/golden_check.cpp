@@ -9,14 +9,10 @@
 
 namespace moorage::core {
 
-uint32_t golden_report::worst_layer() const {
-    return static_cast<uint32_t>(std::ranges::max_element(hidden_error) - hidden_error.begin());
-}
-
-cpu_model_limits golden_limits(const golden_data &golden) {
+compute_limits golden_limits(const golden_data &golden) {
     const auto count = static_cast<uint32_t>(golden.input_ids.size());
     const auto continued = static_cast<uint32_t>(golden.greedy.size());
-    cpu_model_limits limits;
+    compute_limits limits;
     limits.outputs_max = count;
     limits.tokens_max = limits.context_max = std::max(count, golden.prompt + continued);
     return limits;
@@ -57,7 +53,7 @@ status check_with(const golden_data &golden, const pass_results &computed, const
 result<golden_report> check_golden(const model &model, const golden_data &golden,
                                    thread_pool &pool) {
     const model_config &config = model.config();
-    cpu_model_limits limits = golden_limits(golden);
+    compute_limits limits = golden_limits(golden);
     limits.keep_hidden = true;
     auto created = cpu_model::create(model, pool, limits);
     if (!created) return created.failure();

@@ -15,6 +15,8 @@ namespace {
 // Single measurements of all parts together, about.
 constexpr double measurements = 75;
 
+}  // namespace
+
 std::string processor_name() {
     std::ifstream file("/proc/cpuinfo");
     for (std::string line; std::getline(file, line);) {
@@ -26,8 +28,6 @@ std::string processor_name() {
     }
     return "unnamed processor";
 }
-
-}  // namespace
 
 result<measured_machine> measure_cpu(const measure_options &options) {
     const auto say = [&](const char *stage) {

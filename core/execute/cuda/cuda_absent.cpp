@@ -16,6 +16,8 @@ result<gpu_machine> make_cuda_executor(const gpu_executor_options &) { return ab
 
 result<uint64_t> cuda_room_for_experts(const gpu_executor_options &) { return absent(); }
 
+result<std::vector<std::string>> cuda_device_names() { return absent(); }
+
 result<measured_machine> measure_cuda(const cuda_measure_options &) { return absent(); }
 
 result<device_rates> measure_device_rates(int32_t) { return absent(); }

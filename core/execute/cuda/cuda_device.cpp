@@ -45,13 +45,18 @@ bool cuda_event::make(cuda_device &device) {
     return device.enter() && MOORAGE_CUDA_CHECK(*notes_, cudaEventCreate(&event_));
 }
 
+// An error if there is none.
+static status count_devices(int &count) {
+    const cudaError_t code = cudaGetDeviceCount(&count);
+    if (code == cudaSuccess && count > 0) return success();
+    return error{
+        format("no GPU to run on ({}); check nvidia-smi and the driver, or set executor to cpu",
+               code == cudaSuccess ? "none found" : cudaGetErrorString(code))};
+}
+
 result<std::unique_ptr<cuda_device>> cuda_device::create(int32_t index, cuda_device *first) {
     int count = 0;
-    const cudaError_t code = cudaGetDeviceCount(&count);
-    if (code != cudaSuccess || count == 0)
-        return error{
-            format("no GPU to run on ({}); check nvidia-smi and the driver, or set executor to cpu",
-                   code == cudaSuccess ? "none found" : cudaGetErrorString(code))};
+    if (const status found = count_devices(count); !found) return found.failure();
     if (index < 0 || index >= count)
         return error{
             format("there is no GPU {}, this machine has {}: 0 to {}", index, count, count - 1)};
@@ -59,6 +64,21 @@ result<std::unique_ptr<cuda_device>> cuda_device::create(int32_t index, cuda_dev
     current = -1;  // whoever had it before
     if (!device->open()) return device->notes_.failure();
     return {std::move(device)};
+}
+
+result<std::vector<std::string>> cuda_device::names() {
+    int count = 0;
+    if (const status found = count_devices(count); !found) return found.failure();
+    std::vector<std::string> names;
+    for (int index = 0; index < count; ++index) {
+        cudaDeviceProp properties{};
+        const cudaError_t code = cudaGetDeviceProperties(&properties, index);
+        if (code != cudaSuccess)
+            return error{format("GPU {} does not answer ({}); check nvidia-smi and the driver",
+                                index, cudaGetErrorString(code))};
+        names.emplace_back(properties.name);
+    }
+    return names;
 }
 
 bool cuda_device::enter() {

@@ -61,6 +61,8 @@ public:
     ~cuda_device();
     cuda_device(const cuda_device &) = delete;
 
+    // Names of all GPUs, by number. An error if there is none.
+    static result<std::vector<std::string>> names();
     const std::string &name() const { return name_; }
     uint32_t multiprocessors() const { return multiprocessors_; }
     // Shared memory that a block can have. Kernels use some beside the amount that is asked for.

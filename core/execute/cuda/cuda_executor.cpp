@@ -19,6 +19,8 @@ result<uint64_t> cuda_room_for_experts(const gpu_executor_options &options) {
     return gpu::room_for_experts<gpu::cuda_device>(options);
 }
 
+result<std::vector<std::string>> cuda_device_names() { return gpu::cuda_device::names(); }
+
 }  // namespace moorage::core
 
 #endif

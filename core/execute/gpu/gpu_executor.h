@@ -19,27 +19,13 @@
 #include <utility>
 #include <vector>
 
-#include "core/execute/cpu/cpu_model.h"
 #include "core/execute/executor.h"
+#include "core/execute/model_compute.h"
 #include "core/model/model.h"
 #include "core/source/pass_results.h"
-#include "core/store/arena.h"
+#include "core/store/device_arenas.h"
 
 namespace moorage::core {
-
-// The arenas of a run's GPUs, and the arena to which each page belongs. All borrowed.
-struct device_arenas {
-    std::vector<const arena *> arenas;
-    std::span<const uint8_t> page_devices;  // empty: all belong to the first
-
-    device_arenas(const arena *only = nullptr) : arenas{only} {}
-    device_arenas(std::vector<const arena *> arenas, std::span<const uint8_t> devices)
-        : arenas(std::move(arenas)), page_devices(devices) {}
-    uint32_t device_of(uint32_t page) const {
-        return page_devices.empty() ? 0 : page_devices[page];
-    }
-    const arena &arena_of(uint32_t page) const { return *arenas[device_of(page)]; }
-};
 
 struct gpu_executor_options {
     const model *source_model = nullptr;  // borrowed
@@ -48,7 +34,7 @@ struct gpu_executor_options {
     // host memory holds all experts. Requires: with rows, the division of `places` stays as it is
     // at first.
     const arena *host_places = nullptr;
-    cpu_model_limits limits;     // keep_hidden is not offered
+    compute_limits limits;     // keep_hidden is not offered
     uint32_t transfers_max = 0;  // ids of transfers are below it
     uint32_t threads = 0;        // of experts on the CPU; 0: one a core but one
     // Number of the GPU, as the driver's tool counts the visible ones. Further GPUs follow it.

@@ -19,7 +19,7 @@ struct null_device {
 }  // namespace
 
 forward_limits limits_of(const gpu_executor_options &options, uint64_t workspace_bytes) {
-    const cpu_model_limits &source = options.limits;
+    const compute_limits &source = options.limits;
     return {source.tokens_max, source.streams, source.context_max, source.outputs_max,
             source.predict,    options.exact,  workspace_bytes};
 }
