@@ -114,6 +114,7 @@ struct call_board {
     std::atomic<uint32_t> threads_owner{0}, forked_owner{0};
     // The child counts and sums what it sends. The parent must have received the same.
     std::atomic<uint64_t> sent_bytes{0}, sent_sum{0};
+    std::atomic<uint64_t> taken_bytes{0};  // of these, that the parent has printed or kept
     // The parent's errno of printing for the child; 0: no write has failed.
     std::atomic<int32_t> print_errno{0};
 };
@@ -144,8 +145,9 @@ void note_culprit(std::string_view library, uint32_t owner_from_1);
 extern std::atomic<uint32_t> *own_process;
 void become_own_process();
 inline bool is_stranger() { return own_process->load(std::memory_order_relaxed) == 0; }
-// Ends a process that a policy forked, and notes the current call.
-[[noreturn]] void end_stranger();
+// Ends a process that a policy forked, in a call of `owner`. The host's process has gone on
+// meanwhile, so the lanes say another call.
+[[noreturn]] void end_stranger(uint32_t owner);
 
 // Sets the layer step of all calls until the next step, or that there is none.
 inline void note_step(uint32_t layer, uint64_t token) {
@@ -159,14 +161,16 @@ inline void note_no_step() { board->in_step.store(0, std::memory_order_relaxed);
 class policy_call {
 public:
     policy_call(uint32_t owner, entry_point call)
-        : lane_(own_lane()), previous_(lane_.current.load(std::memory_order_relaxed)) {
+        : lane_(own_lane()),
+          previous_(lane_.current.load(std::memory_order_relaxed)),
+          owner_(owner) {
         lane_.calls.store(lane_.calls.load(std::memory_order_relaxed) + 1,
                           std::memory_order_relaxed);
         lane_.current.store(uint64_t{owner} << 32 | static_cast<uint32_t>(call),
                             std::memory_order_relaxed);
     }
     ~policy_call() {
-        if (is_stranger()) end_stranger();
+        if (is_stranger()) end_stranger(owner_);
         lane_.current.store(previous_, std::memory_order_relaxed);
     }
     call_guard guard() const { return board->guard.load(std::memory_order_relaxed); }
@@ -176,6 +180,7 @@ public:
 private:
     call_board::lane &lane_;
     const uint64_t previous_;
+    const uint32_t owner_;
 };
 
 }  // namespace moorage::core

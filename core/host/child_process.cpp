@@ -11,10 +11,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "core/host/last_words.h"
@@ -242,6 +244,7 @@ bool take_sent(child_process &child, const supervision &options) {
         ended = head.kind == frame::end;
     }
     child.received.erase(0, used);
+    child.page->taken_bytes = child.seen_bytes;
     if (ended && !has_arrived_whole(child)) child.garbled = true;
     // It waits for an order that does not come, and ends.
     if (child.garbled && child.orders >= 0) close(std::exchange(child.orders, -1));
@@ -259,6 +262,14 @@ int print_by_parent(std::string_view text) {
     return print_errno_of_parent();
 }
 int print_errno_of_parent() { return board->print_errno; }
+
+void wait_until_printed() {
+    constexpr auto limit = std::chrono::milliseconds(200);  // the parent may have been stopped
+    const auto begin = std::chrono::steady_clock::now();
+    while (parent_prints && board->taken_bytes < board->sent_bytes &&
+           std::chrono::steady_clock::now() - begin < limit)
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+}
 
 void send_signal(const child_process &child, int signal, bool group) {
     if (group) kill(-child.process, signal);

@@ -86,6 +86,9 @@ int supervise_all(size_t count, size_t at_once, const indexed_work &work,
 bool has_printing_parent();
 int print_by_parent(std::string_view text);
 int print_errno_of_parent();
+// Waits until the parent has printed everything, for 0.2 s at most. Call it before writing
+// elsewhere on the same terminal.
+void wait_until_printed();
 
 // Ends this process as the signal from supervise_all() would have.
 void end_by(int signal);

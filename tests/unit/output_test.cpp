@@ -193,6 +193,28 @@ TEST_CASE("an output without a name is refused; a link stays, and what it leads 
     CHECK(runner.names().size() == 5);  // no draft is left
 }
 
+TEST_CASE("an output that cannot be written is told before the work") {
+    const program runner;
+    const auto compare = [&](const char *option, const char *file) {
+        return runner.run({"compare", home + "/configs/quickstart.toml", "--set", "run.tokens=20",
+                           "--sweep", "memory.experts=200,300", option, file});
+    };
+    for (const char *option : {"--json", "--html", "--csv"}) {
+        CAPTURE(option);
+        // The table comes with the work, so there is none.
+        const program_result result = compare(option, "no/such/folder/a");
+        CHECK(result.code == 1);
+        CHECK(result.output == "");
+        CHECK(result.errors.find("no/such/folder/a: cannot create: ") != std::string::npos);
+        // Another option is no name.
+        const program_result taken = compare(option, "--repeat");
+        CHECK(taken.code == 2);
+        CHECK(taken.errors.find("--repeat: a name that begins with - is taken for an option") !=
+              std::string::npos);
+    }
+    CHECK(runner.names().empty());  // nothing was left
+}
+
 TEST_CASE("two outputs with one name are refused before anything runs") {
     const program runner;
     std::filesystem::create_directory(runner.file("sub"));

@@ -124,6 +124,16 @@ TEST_CASE("compare: rows die each in a way of its own, and the others stay") {
         CHECK(result.says(row + ": "));
         CHECK(runner.read("c.html").find(row) != std::string::npos);
     }
+    // The rows stay, since some are missing, and are not made again.
+    CHECK(result.says("c.json.rows has the rows that did not fail"));
+    const std::string kept_rows = runner.read("c.json.rows");
+    CHECK(std::count(kept_rows.begin(), kept_rows.end(), '\n') == 2);
+    const program_result resumed = runner.run({"compare", "run.toml", "--sweep",
+                                               "cache.mortal.way=segv,none,abort,exit,few,cry",
+                                               "--json", "c.json", "--jobs", "2", "--resume"});
+    CHECK(resumed.code == 1);
+    CHECK(runner.read("c.json.rows") == kept_rows);
+    CHECK(runner.read_json("c.json")["results"] == report["results"]);
     // The remaining rows equal those of a run without the dying policies.
     const program_result alive =
         runner.run({"compare", "run.toml", "--sweep", "cache.mortal.way=none,cry", "--json",

@@ -264,7 +264,7 @@ int run_compare(const compare_arguments &arguments) {
     if (code == exit_usage) return code;
     if (const status done = write_outputs(arguments, table); !done) return fail(done.failure());
     if (signal != 0) return end_interrupted(signal);
-    const status closed = kept->finish();
+    const status closed = kept->finish(code == exit_ok);
     return closed ? code : fail(closed.failure());
 }
 

@@ -22,6 +22,7 @@
 #include "core/host/supervise.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/row_file.h"
 #include "tools/moorage/settings.h"
 
 namespace moorage::tool {
@@ -113,14 +114,18 @@ int supervised(const command &action, const option_values &files) {
             return guarded(action);
         },
         supervision);
-    if (!process_end.forked.empty())
+    // A process that died leaves workers of its own, which no policy has made.
+    if (process_end.finished && !process_end.forked.empty())
         core::log_warning(core::format("{} made a second process of this one, which was ended",
                                        process_end.forked));
     if (process_end.finished) return finish_output(process_end.exit_code);
     core::remove_partial_files(0);
     fail({process_end.text()});
+    if (const std::string remedy = remedy_of_rows(files); !remedy.empty())
+        print_error(core::format("moorage: {}\n", remedy));
     for (const auto &[option, file] : files)
-        if (option == "--json")
+        // A document that was written, or cut off, stays the only one.
+        if (option == "--json" && (file != "-" || !has_output_begun()))
             if (const auto done = write_json(file, {{"failed", core::to_json(process_end)}}); !done)
                 fail(done.failure());
     return finish_output(process_end.policy_died() ? exit_policy_died : exit_failed);
@@ -170,6 +175,8 @@ std::optional<int> run_declared(int argc, char **argv, bool declares_all) {
         return fail(distinct.failure());
     if (const core::status apart = check_inputs(files, argc, argv); !apart)
         return fail(apart.failure());
+    if (const core::status writable = check_can_be_written(files); !writable)
+        return fail(writable.failure());
     for (const parser *leaf : commands_without_keys)
         if (leaf->parsed() && !unused_settings.set.empty())
             if (const auto checked = read_alone(unused_settings, leaf->name(), {}); !checked)

@@ -34,7 +34,10 @@ size_t columns = 0;                  // width of a terminal out of reach; 0: it 
 
 std::FILE *output() { return report_output ? report_output : stdout; }
 
+bool output_begun = false;
+
 void write_output(std::string_view shown) {
+    output_begun = output_begun || !shown.empty();
     if (std::fwrite(shown.data(), 1, shown.size(), output()) != shown.size() && output_errno == 0)
         output_errno = errno;
 }
@@ -93,6 +96,8 @@ void print_through_parent() {
     std::fclose(std::exchange(report_output, nullptr));
 }
 
+bool has_output_begun() { return output_begun; }
+
 int print_for_child(std::string_view shown) {
     write_output(shown);
     output_failed();
@@ -133,6 +138,7 @@ bool output_failed() {
 
 void print_error(std::string_view text) {
     const std::string shown = visible(text);
+    wait_until_printed();
     std::fwrite(shown.data(), 1, shown.size(), stderr);
 }
 
@@ -166,6 +172,11 @@ status check_outputs(const std::vector<std::pair<std::string, std::string>> &out
         if (outputs[i].second.empty())
             return error{format("{} is given no name; give the file's, or - for standard output",
                                 outputs[i].first),
+                         true};
+        if (outputs[i].second.size() > 1 && outputs[i].second.starts_with('-'))
+            return error{format("{0} {1}: a name that begins with - is taken for an option; name "
+                                "the file, or write ./{1}",
+                                outputs[i].first, outputs[i].second),
                          true};
         for (size_t j = 0; j < i; ++j) {
             const auto &[first, first_file] = outputs[j];
@@ -201,6 +212,15 @@ status check_inputs(const std::vector<std::pair<std::string, std::string>> &outp
                                 option, output, word),
                          true};
         }
+    return success();
+}
+
+status check_can_be_written(const std::vector<std::pair<std::string, std::string>> &outputs) {
+    constexpr std::string_view texts[] = {"--json", "--html", "--csv"};
+    for (const auto &[option, output] : outputs) {
+        if (output == "-" || std::ranges::find(texts, option) == std::end(texts)) continue;
+        if (const auto trial = atomic_file::create(output); !trial) return trial.failure();
+    }
     return success();
 }
 

@@ -27,6 +27,8 @@ void secure_standard_descriptors();
 void keep_output_apart();
 // For a child whose parent prints for it: takes standard output out of the reach of its policies.
 void print_through_parent();
+// Whether anything went to standard output.
+bool has_output_begun();
 // Prints for a child. Returns errno of a failure, otherwise 0.
 int print_for_child(std::string_view shown);
 // Ends the process by the signal that interrupted its rows. Call it when all finished rows are
@@ -50,9 +52,12 @@ void print_written(std::string_view title, const std::string &file, const std::s
 // The exit code of a command that wants to end with `code`. Its output must have arrived, and its
 // input files must not have changed.
 int finish_output(int code);
-// Refuses an option without a value, and two options that would write the same file, however
-// spelled.
+// Refuses an option without a value or with another option as its value, and two options that would
+// write the same file, however spelled.
 core::status check_outputs(const std::vector<std::pair<std::string, std::string>> &outputs);
+
+// Whether reports can be written at their end: --json, --html, --csv. Tries now, before the work.
+core::status check_can_be_written(const std::vector<std::pair<std::string, std::string>> &outputs);
 
 // Refuses an output that is the same file as another word of the command line, an input.
 core::status check_inputs(const std::vector<std::pair<std::string, std::string>> &outputs, int argc,

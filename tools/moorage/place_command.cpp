@@ -406,7 +406,8 @@ int run_place(const place_arguments &arguments) {
     if (arguments.json_file != "-") print(to_text(report));
     if (const status done = write_files(arguments, report); !done) return fail(done.failure());
     if (signal != 0) return end_interrupted(signal);
-    if (const status closed = file->finish(); !closed) return fail(closed.failure());
+    if (const status closed = file->finish(*code == exit_ok); !closed)
+        return fail(closed.failure());
     // A row without a plan is a failure of the command.
     for (const placement_row &row : report.rows)
         if (!row.refusal.empty()) return exit_failed;

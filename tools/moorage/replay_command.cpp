@@ -460,7 +460,7 @@ int run_replay(replay_options &options) {
         if (const status written = write_json(options.json, to_json(*report)); !written)
             return fail(written.failure());
     if (signal != 0) return end_interrupted(signal);
-    const status closed = kept->finish();
+    const status closed = kept->finish(code == exit_ok);
     return closed ? code : fail(closed.failure());
 }
 

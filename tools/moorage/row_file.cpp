@@ -246,6 +246,9 @@ result<row_file> row_file::open(const row_file_options &options,
                             opened.path_.string(), reason),
                      true};
     if (options.resume) opened.read_known();
+    if (options.resume && opened.saved_rows_.empty())
+        log_warning(format("--resume: {} has no rows of this command; all rows are made",
+                           opened.path_.string()));
     const int fresh = options.resume ? 0 : O_TRUNC;
     opened.file_ =
         ::open(opened.path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | fresh, 0666);
@@ -262,8 +265,10 @@ row_file::row_file(row_file &&source) noexcept
     : path_(std::move(source.path_)),
       is_named_(source.is_named_),
       file_(std::exchange(source.file_, -1)),
+      is_cut_off_(source.is_cut_off_),
       failure_(source.failure_),
-      saved_rows_(std::move(source.saved_rows_)) {}
+      saved_rows_(std::move(source.saved_rows_)),
+      added_count_(source.added_count_) {}
 
 row_file::~row_file() {
     if (file_ >= 0) ::close(file_);
@@ -296,6 +301,7 @@ std::optional<std::string> row_file::find(const std::string &hash) const {
 
 void row_file::add(const row_identity &row, const json &figures, std::string_view bytes) {
     if (file_ < 0) return;
+    ++added_count_;
     json line = {{"row", row.label}, {"hash", row.hash}};
     if (!figures.is_null()) line["report"] = figures;
     const std::string packed = hex_of(bytes);
@@ -323,10 +329,29 @@ void row_file::close_in_worker() {
     if (file_ >= 0) ::close(std::exchange(file_, -1));
 }
 
-status row_file::finish() {
+std::string remedy_of_rows(const option_values &outputs) {
+    std::string file;
+    for (const auto &[option, output] : outputs) {
+        std::error_code failed;
+        const std::filesystem::path candidate =
+            option == "--rows" ? output_path(output) : output_path(output + rows_suffix);
+        if (is_file_name(output) && std::filesystem::file_size(candidate, failed) > 0 && !failed)
+            file = candidate.string();
+    }
+    if (file.empty()) return "";
+    return format("the rows that ended are in {}; the same command with --resume goes on", file);
+}
+
+status row_file::finish(bool has_all) {
     if (file_ < 0) return success();
     std::error_code ignored;
-    if (!is_named_) std::filesystem::remove(path_, ignored);
+    const bool stays = is_named_ || (!has_all && added_count_ + saved_rows_.size() > 0);
+    if (!stays) std::filesystem::remove(path_, ignored);
+    if (stays && !is_named_)
+        print_error(
+            format("moorage: {} has the rows that did not fail; the same command with --resume "
+                   "makes the others\n",
+                   path_.string()));
     if (failure_ == 0 || !is_named_) return success();
     return error{format("{}: not every row was kept: {}", path_.string(), std::strerror(failure_))};
 }

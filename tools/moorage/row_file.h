@@ -54,6 +54,10 @@ struct row_file_options {
 };
 void add_row_file(parser &command, row_file_options &options);
 
+// Where the rows of a command that died are, and how to go on; "" if it kept none. `outputs`:
+// options and files of its command line.
+std::string remedy_of_rows(const option_values &outputs);
+
 class row_file {
 public:
     // `outputs`: the output files of the command. Without --rows, rows are kept beside the first
@@ -76,8 +80,9 @@ public:
     std::string remedy() const;
     // For a child that makes rows. Its policies must not reach the file.
     void close_in_worker();
-    // Call it when all rows have ended and been written. Removes a file that nobody named.
-    core::status finish();
+    // Call it when all rows have ended and been written. has_all: none of them failed. Then a file
+    // that nobody named is removed. Otherwise it stays, so that --resume can go on, and is named.
+    core::status finish(bool has_all);
 
 private:
     void read_known();
@@ -87,6 +92,7 @@ private:
     bool is_cut_off_ = false;
     int failure_ = 0;  // errno of the first line that could not be written
     std::map<std::string, std::string> saved_rows_;
+    size_t added_count_ = 0;
 };
 
 }  // namespace moorage::tool

@@ -242,7 +242,7 @@ int run_tune(const tune_arguments &arguments) {
         print_written("HTML page", arguments.html_file, arguments.json_file);
     }
     if (signal != 0) return end_interrupted(signal);
-    if (const status closed = kept->finish(); !closed) return fail(closed.failure());
+    if (const status closed = kept->finish(code == exit_ok); !closed) return fail(closed.failure());
     return frontier || found->chosen ? code : exit_failed;
 }
 
