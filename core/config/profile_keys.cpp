@@ -29,7 +29,7 @@ constexpr value_shape a_memory = usually(a_size, 1e5, 1e14, "GB"),
                       a_time = usually(any_time, 10, 1e8, "us"),
                       a_further_time = usually(any_time, 0, 1e8, "us"),  // of a token, an expert
     a_seek = usually(any_time, 100, 4e8, "us");
-constexpr value_shape a_logits_rate = real_above(0, 1e16), a_share = real_above(0, 1, share),
+constexpr value_shape a_logits_rate = real(1e3, 1e16), a_share = real(0.001, 1, share),
                       a_multiple = real_above(0, 4, share), a_count = whole(1, count_max),
                       a_count_or_none = whole(0, count_max), kernels = whole(0, kernels_max),
                       few = real(0, kernels_max), bits = real_above(0, 64),

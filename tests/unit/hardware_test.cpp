@@ -167,7 +167,17 @@ TEST_CASE("figures that cannot be true are refused") {
     CHECK(device("memory_efficiency", "1.0").ok());
     CHECK_FALSE(device("memory_efficiency", "1.0000001").ok());
     CHECK_FALSE(device("memory_efficiency", "0").ok());
-    CHECK(device("memory_efficiency", "1e-9").ok());
+    CHECK(device("memory_efficiency", "0.001").ok());
+    // A device of a billionth of its speed is a slip of the pen.
+    CHECK_FALSE(device("memory_efficiency", "1e-9").ok());
+    CHECK_FALSE(device("flops_efficiency", "1e-12").ok());
+    for (const char *rate : {"logits_per_s", "greedy_logits_per_s"}) {
+        std::vector<line> lines = device_lines;
+        lines.push_back({rate, "1000"});
+        CHECK(parse_device(written(lines), "a.toml").ok());
+        lines.back().value = "5";
+        CHECK_FALSE(parse_device(written(lines), "a.toml").ok());
+    }
     CHECK(device("reserved_bytes", "23_999_999_999").ok());
     CHECK(holds(device("reserved_bytes", "24_000_000_000").failure().text, "has to be left"));
     CHECK(holds(device("kind", "\"link\"").failure().text, "kind is the text \"link\""));
