@@ -68,11 +68,9 @@ int evaluate(const eval_arguments &arguments) {
     if (!calls.empty()) print_error(calls + "\n");
     const text_report &text = report->text;
     if (arguments.common.json_file != "-") {
-        if (!text.parts.empty()) {
-            print(format("  {:<20} {:>10} {:>10} {:>12}\n", "part", "tokens", "nll", "perplexity"));
-            for (const text_report::part &part : text.parts)
-                print(line_of(part.name, part.scored, part.nll));
-        }
+        print(format("  {:<20} {:>10} {:>10} {:>12}\n", "part", "tokens", "nll", "perplexity"));
+        for (const text_report::part &part : text.parts)
+            print(line_of(part.name, part.scored, part.nll));
         print(line_of("all", text.scored, text.nll));
         if (text.own_nll) {
             print(line_of("by its own routing", text.scored, *text.own_nll));

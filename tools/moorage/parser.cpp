@@ -20,6 +20,11 @@ namespace moorage::tool {
 
 namespace {
 
+std::string name_of(const CLI::App &command) {
+    const CLI::App *parent = command.get_parent();
+    return (parent ? name_of(*parent) + " " : "") + command.get_name();
+}
+
 std::vector<std::string> names_of(const CLI::App &command) {
     std::vector<std::string> names;
     for (const CLI::Option *option : command.get_options()) {
@@ -66,7 +71,7 @@ std::string first_unknown(const CLI::App &program, const std::vector<std::string
                 return core::format("{}: no option of {}{}{}; {} --help lists them", name,
                                     command->get_name(), owners_of(program, name),
                                     is_short ? "" : core::did_you_mean(name, options),
-                                    command->get_name());
+                                    name_of(*command));
         } else if (chosen) {
             command = chosen;
             const std::vector<std::string> new_options = names_of(*chosen);
@@ -74,7 +79,7 @@ std::string first_unknown(const CLI::App &program, const std::vector<std::string
         } else if (!commands.empty() && !word.starts_with('-')) {
             return core::format("{}: no command of {}{}; {} --help lists them", word,
                                 command->get_name(), core::did_you_mean(word, commands),
-                                command->get_name());
+                                name_of(*command));
         }
     }
     return "";
@@ -84,11 +89,6 @@ std::string first_unknown(const CLI::App &program, const std::vector<std::string
 const CLI::App &last_named(const CLI::App &command) {
     const auto named = command.get_subcommands();
     return named.empty() ? command : last_named(*named.front());
-}
-
-std::string name_of(const CLI::App &command) {
-    const CLI::App *parent = command.get_parent();
-    return (parent ? name_of(*parent) + " " : "") + command.get_name();
 }
 
 // The help text of this command. App::help() would give that of the named subcommand.

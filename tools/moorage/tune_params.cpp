@@ -144,8 +144,8 @@ result<value_grid> find_grid(const std::string &text, const option_range &range,
     if (std::isnan(range.smallest) && !param.smallest)
         return usage(
             format("--param {}: no range is declared that is worth sampling; say "
-                   "--param {}=FROM:TO",
-                   text, text));
+                   "--param {}=FROM:TO for numbers, or --param {}=WORD,WORD for words",
+                   text, text, text));
     grid.first = std::isnan(range.smallest) ? *param.smallest : range.smallest;
     if (std::isnan(range.largest) && !param.largest)
         return usage(

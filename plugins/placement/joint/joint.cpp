@@ -73,8 +73,8 @@ public:
         moorage::real("move_cost_s", 0, 0, 1e9,
                       "seconds that moving a byte costs; 0: what writing it into the device takes"),
         moorage::integer("effort", 100'000'000, 0, 4'000'000'000,
-                         "steps of evaluation (a layer's set of experts looked at) that the whole "
-                         "search takes, 10 to 30 ns each; 0: the plan that it starts from"),
+                         "steps of evaluation (a layer's set of experts looked at) that the "
+                         "search takes beside pricing its start, 10 to 30 ns each; 0: the start"),
         moorage::integer("kicks", 300, 0, 600,
                          "disturbances in a row that may bring nothing before it stops"),
     };
