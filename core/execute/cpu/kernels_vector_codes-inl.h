@@ -290,7 +290,9 @@ HWY_INLINE void scales_of_eight(const std::byte *first, float *target) {
         // The last four of the blocks, if they are further apart.
         constexpr uint32_t LATER = HWY_MIN(4 * step, 8 * step - 132);
         static_assert(step % 2 == 0 && 3 * step <= 126 && 7 * step - LATER <= 126);
-        words = _mm256_mask_blend_epi16(0xff00, words, words_of_blocks<step, LATER>(first + LATER));
+        // Unoptimised, the blend is a macro, which would take the comma for one of its own.
+        const __m256i last_words = words_of_blocks<step, LATER>(first + LATER);
+        words = _mm256_mask_blend_epi16(0xff00, words, last_words);
     }
     const float_tag d;
     const hn::Rebind<hwy::float16_t, float_tag> halves;
