@@ -16,5 +16,7 @@ inline constexpr std::span<const std::string_view> stage_kinds(kinds, 7);
 inline constexpr std::string_view host_cache_stage = "cache.host";
 // "cache" -> "moorage.cache/1"; full ids stay unchanged.
 std::string interface_id(std::string_view kind);
+// id == interface_id(kind), without a new text: it is asked for each policy and each kind.
+bool is_interface_of(std::string_view id, std::string_view kind);
 
 }  // namespace moorage::core

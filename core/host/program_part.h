@@ -11,6 +11,7 @@
 // policies skips its folder. It stays mapped until the process ends.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -18,9 +19,11 @@
 
 namespace moorage::core {
 
-// Folders below that of the bundled policies that contain no policies. `tls` has what the wire
-// "tcp" opens.
-inline constexpr std::string_view folders_without_policies[] = {"registry", "tls"};
+// Whether a folder below that of the bundled policies is searched for them. `registry` has parts of
+// the program, `tls` what the wire "tcp" opens.
+inline bool may_have_policies(const std::filesystem::path &folder) {
+    return folder.filename() != "registry" && folder.filename() != "tls";
+}
 
 // Must be equal on both sides.
 inline constexpr std::string_view program_build_id = MOORAGE_BUILD_VERSION ", " __VERSION__;

@@ -162,9 +162,7 @@ status registry::content::add_folder(const std::filesystem::path &folder) {
                                            failed),
         end;
     for (; !failed && entry != end; entry.increment(failed)) {
-        if (!nested || std::ranges::find(folders_without_policies, entry->path().filename()) !=
-                           std::end(folders_without_policies))
-            entry.disable_recursion_pending();
+        if (!nested || !may_have_policies(entry->path())) entry.disable_recursion_pending();
         std::error_code ignored;
         if (entry->path().extension() == ".so" && entry->is_regular_file(ignored))
             files.push_back(entry->path());
@@ -201,10 +199,8 @@ bool registry::content::is_file(const std::filesystem::path &known,
 }
 
 bool policy::is(std::string_view kind) const {
-    const std::string id = interface_id(kind);
-    for (uint32_t i = 0; i < descriptor->kind_count; ++i)
-        if (id == descriptor->plugin_kinds[i]) return true;
-    return false;
+    return std::any_of(descriptor->plugin_kinds, descriptor->plugin_kinds + descriptor->kind_count,
+                       [&](const char *id) { return is_interface_of(id, kind); });
 }
 
 registry::registry() : content_(std::make_unique<content>()) {
@@ -359,9 +355,17 @@ bool registry::knows(std::string_view name, std::string_view kind) const {
     return content_->has(name, kind);
 }
 
+constexpr std::string_view id_begin = "moorage.", id_end = "/1";
+
 std::string interface_id(std::string_view kind) {
-    return kind.find('/') == std::string_view::npos ? format("moorage.{}/1", kind)
+    return kind.find('/') == std::string_view::npos ? format("{}{}{}", id_begin, kind, id_end)
                                                     : std::string(kind);
+}
+
+bool is_interface_of(std::string_view id, std::string_view kind) {
+    if (kind.find('/') != std::string_view::npos) return id == kind;
+    return id.size() == id_begin.size() + kind.size() + id_end.size() && id.starts_with(id_begin) &&
+           id.ends_with(id_end) && id.substr(id_begin.size(), kind.size()) == kind;
 }
 
 }  // namespace moorage::core

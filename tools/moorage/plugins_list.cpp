@@ -1,6 +1,5 @@
 // plugins_list.cpp - `plugins list` and `plugins describe`, as text of 80 columns and as JSON.
 #include <algorithm>
-#include <tuple>
 
 #include "core/base/json.h"
 #include "core/base/log.h"
@@ -130,27 +129,22 @@ void print_policy(const policy &loaded_policy) {
 
 void print_list(const core::registry &registry) {
     std::string text, shown_kind;
-    struct ranked_policy {
-        size_t rank;
-        std::string name;
-        const policy *loaded_policy;
+    std::vector<const policy *> order;
+    for (const policy &loaded_policy : registry.policies()) order.push_back(&loaded_policy);
+    const auto rank = [](const policy *p) {
+        return static_cast<size_t>(std::find_if(std::begin(core::kinds), std::end(core::kinds),
+                                                [&](auto kind) { return p->is(kind); }) -
+                                   std::begin(core::kinds));
     };
-    std::vector<ranked_policy> order;
-    for (const policy &loaded_policy : registry.policies()) {
-        const auto *const kind =
-            std::find_if(std::begin(core::kinds), std::end(core::kinds),
-                         [&](auto candidate) { return loaded_policy.is(candidate); });
-        order.push_back({static_cast<size_t>(kind - std::begin(core::kinds)),
-                         std::string(loaded_policy.name()), &loaded_policy});
-    }
-    std::sort(order.begin(), order.end(), [](const ranked_policy &a, const ranked_policy &b) {
-        return std::tie(a.rank, a.name) < std::tie(b.rank, b.name);
+    std::sort(order.begin(), order.end(), [&](const policy *a, const policy *b) {
+        return std::pair(rank(a), a->name()) < std::pair(rank(b), b->name());
     });
-    for (const auto &[rank, name, loaded_policy] : order) {
+    for (const policy *loaded_policy : order) {
         const std::string kind = kinds_of(*loaded_policy);
         if (kind != shown_kind) text += kind + "\n";
         shown_kind = kind;
-        text += format("  {} {}  ({})\n", name, loaded_policy->descriptor->plugin_version,
+        text += format("  {} {}  ({})\n", loaded_policy->name(),
+                       loaded_policy->descriptor->plugin_version,
                        loaded_policy->path.filename().string());
         text += wrapped(loaded_policy->descriptor->plugin_summary, 6);
     }
