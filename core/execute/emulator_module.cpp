@@ -54,12 +54,7 @@ private:
 }  // namespace
 
 extern const executor_module emulator_module;
-const executor_module emulator_module = {.name = "emulator",
-                                         .probe = emulator_machine::probe,
-                                         .create = emulator_machine::create,
-                                         .room_for_experts = nullptr,
-                                         .measure = nullptr,
-                                         .check_golden = nullptr,
-                                         .compute = nullptr};
+const executor_module emulator_module = {
+    .name = "emulator", .probe = emulator_machine::probe, .create = emulator_machine::create};
 
 }  // namespace moorage::core

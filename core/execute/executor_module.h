@@ -73,16 +73,16 @@ struct executor_module {
     result<std::unique_ptr<executor_machine>> (*create)(const executor_request &request);
     // The memory that such a run leaves for expert slots, in bytes, if the device decides that.
     // Reads `computed_model`, `limits` and `device`. Errors as above.
-    result<uint64_t> (*room_for_experts)(const executor_request &request);
+    result<uint64_t> (*room_for_experts)(const executor_request &request) = nullptr;
     // Everything of measured_machine but the date and the figures of whole models.
-    result<measured_machine> (*measure)(const measure_options &options);
+    result<measured_machine> (*measure)(const measure_options &options) = nullptr;
     // threads: of host work; 0: as many as the executor takes by default.
     result<golden_results> (*check_golden)(const model &model, const golden_data &golden,
-                                           uint32_t threads);
+                                           uint32_t threads) = nullptr;
     // A model's arithmetic without an executor. The model is borrowed.
     result<std::shared_ptr<model_compute>> (*compute)(const model &model, uint32_t threads,
                                                       arithmetic mode,
-                                                      const compute_limits &limits);
+                                                      const compute_limits &limits) = nullptr;
 };
 
 // All of them, in the order of `executors`.

@@ -31,8 +31,9 @@ struct compute_limits {
     bool keep_hidden = false;  // for comparison with references: hidden states after every layer
 };
 
-// Rows [first, first + count) of an expert. `weights`: as `part_weights` of cpu_model::expert().
-// `unit`: unit of its parts, if its weights are another version's; 0: the model's unit.
+// Rows [first, first + count) of an expert. `weights`: those of these rows alone; null: in place,
+// as the model has them. `unit`: unit of its parts, if its weights are another version's; 0: the
+// model's unit.
 struct expert_call {
     uint32_t expert, first, count;
     const mlp_weights *weights;

@@ -77,7 +77,6 @@ extern const executor_module cpu_module;
 const executor_module cpu_module = {.name = "cpu",
                                     .probe = cpu_machine::probe,
                                     .create = cpu_machine::create,
-                                    .room_for_experts = nullptr,
                                     .measure = measure_cpu,
                                     .check_golden = cpu_machine::check,
                                     .compute = cpu_machine::compute};

@@ -67,7 +67,6 @@ const executor_module cuda_module = {.name = "cuda",
                                      .create = create,
                                      .room_for_experts = room,
                                      .measure = measure,
-                                     .check_golden = check,
-                                     .compute = nullptr};
+                                     .check_golden = check};
 
 }  // namespace moorage::core

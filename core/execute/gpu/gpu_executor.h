@@ -34,7 +34,7 @@ struct gpu_executor_options {
     // host memory holds all experts. Requires: with rows, the division of `places` stays as it is
     // at first.
     const arena *host_places = nullptr;
-    compute_limits limits;     // keep_hidden is not offered
+    compute_limits limits;       // keep_hidden is not offered
     uint32_t transfers_max = 0;  // ids of transfers are below it
     uint32_t threads = 0;        // of experts on the CPU; 0: one a core but one
     // Number of the GPU, as the driver's tool counts the visible ones. Further GPUs follow it.
