@@ -265,10 +265,8 @@ row_file::row_file(row_file &&source) noexcept
     : path_(std::move(source.path_)),
       is_named_(source.is_named_),
       file_(std::exchange(source.file_, -1)),
-      is_cut_off_(source.is_cut_off_),
       failure_(source.failure_),
-      saved_rows_(std::move(source.saved_rows_)),
-      added_count_(source.added_count_) {}
+      saved_rows_(std::move(source.saved_rows_)) {}
 
 row_file::~row_file() {
     if (file_ >= 0) ::close(file_);
@@ -301,7 +299,6 @@ std::optional<std::string> row_file::find(const std::string &hash) const {
 
 void row_file::add(const row_identity &row, const json &figures, std::string_view bytes) {
     if (file_ < 0) return;
-    ++added_count_;
     json line = {{"row", row.label}, {"hash", row.hash}};
     if (!figures.is_null()) line["report"] = figures;
     const std::string packed = hex_of(bytes);
@@ -329,14 +326,17 @@ void row_file::close_in_worker() {
     if (file_ >= 0) ::close(std::exchange(file_, -1));
 }
 
+static bool has_content(const std::filesystem::path &file) {
+    std::error_code failed;
+    return std::filesystem::file_size(file, failed) > 0 && !failed;
+}
+
 std::string remedy_of_rows(const option_values &outputs) {
     std::string file;
     for (const auto &[option, output] : outputs) {
-        std::error_code failed;
         const std::filesystem::path candidate =
             option == "--rows" ? output_path(output) : output_path(output + rows_suffix);
-        if (is_file_name(output) && std::filesystem::file_size(candidate, failed) > 0 && !failed)
-            file = candidate.string();
+        if (is_file_name(output) && has_content(candidate)) file = candidate.string();
     }
     if (file.empty()) return "";
     return format("the rows that ended are in {}; the same command with --resume goes on", file);
@@ -345,9 +345,9 @@ std::string remedy_of_rows(const option_values &outputs) {
 status row_file::finish(bool has_all) {
     if (file_ < 0) return success();
     std::error_code ignored;
-    const bool stays = is_named_ || (!has_all && added_count_ + saved_rows_.size() > 0);
-    if (!stays) std::filesystem::remove(path_, ignored);
-    if (stays && !is_named_)
+    const bool stays = !has_all && has_content(path_);
+    if (!is_named_ && !stays) std::filesystem::remove(path_, ignored);
+    if (!is_named_ && stays)
         print_error(
             format("moorage: {} has the rows that did not fail; the same command with --resume "
                    "makes the others\n",

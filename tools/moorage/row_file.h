@@ -92,7 +92,6 @@ private:
     bool is_cut_off_ = false;
     int failure_ = 0;  // errno of the first line that could not be written
     std::map<std::string, std::string> saved_rows_;
-    size_t added_count_ = 0;
 };
 
 }  // namespace moorage::tool
