@@ -319,9 +319,10 @@ TEST_CASE("a key of config.json that asks for other arithmetic is refused by nam
         if (golden_config.architecture == "olmoe" || golden_config.architecture == "granitemoe")
             further.update({{"sliding_window", 8}, {"n_group", 2}, {"routed_scaling_factor", 2.5}});
         if (golden_config.architecture != "gpt_oss") further["swiglu_limit"] = 7.0;
-        for (const auto &[key, value] : further.items()) {
+        for (const auto &entry : further.items()) {
+            const std::string &key = entry.key();
             json config = golden.config();
-            config[key] = value;
+            config[key] = entry.value();
             const nearly_golden::outcome is = golden.with_config(config);
             check("with " + key, is, {}, key);
             CHECK_MESSAGE(is.error.find(key) != std::string::npos, key << " has no effect");
