@@ -114,7 +114,8 @@ struct call_board {
     std::atomic<uint32_t> threads_owner{0}, forked_owner{0};
     // The child counts and sums what it sends. The parent must have received the same.
     std::atomic<uint64_t> sent_bytes{0}, sent_sum{0};
-    std::atomic<uint64_t> taken_bytes{0};  // of these, that the parent has printed or kept
+    // The process that sent the signal of which this one dies; 0: itself, the kernel, or unknown.
+    std::atomic<int32_t> signal_sender{0};
     // The parent's errno of printing for the child; 0: no write has failed.
     std::atomic<int32_t> print_errno{0};
 };

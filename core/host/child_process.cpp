@@ -16,11 +16,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "core/host/last_words.h"
 #include "core/host/library.h"
+#include "core/host/parent_watch.h"
 #include "core/host/threads.h"
 
 // From the leak sanitizer, if the program has it. It normally checks at exit, which a child skips.
@@ -35,7 +35,15 @@ constexpr uint64_t frame_bytes_max = uint64_t{1} << 36;  // a larger size is gar
 
 // Precedes each part that a child sends.
 struct frame {
-    enum kind_of_frame : uint64_t { bytes = 0x62797465, end = 0x656e6421, print = 0x7072696e };
+    enum kind_of_frame : uint64_t {
+        bytes = 0x62797465,
+        end = 0x656e6421,
+        print = 0x7072696e,
+        print_error = 0x6572726f
+    };
+    bool is_known(bool prints) const {
+        return kind == bytes || kind == end || (prints && (kind == print || kind == print_error));
+    }
     uint64_t kind, size;
 };
 
@@ -87,6 +95,7 @@ void note_exit() {
 }
 
 [[noreturn]] void end_at_once(int code) {
+    end_parent_watch();
     std::fflush(nullptr);
     end_libraries();
     if (__lsan_do_recoverable_leak_check && __lsan_do_recoverable_leak_check() != 0 && code == 0)
@@ -121,6 +130,7 @@ void begin_quietly(int said) {
     note_calling_thread();
     install_last_words();
     std::atexit(note_exit);
+    begin_parent_watch();
     const size_t threads = threads_of_process();
     int code = EXIT_FAILURE;
     while (const auto index = next_order(ends.orders)) {
@@ -229,22 +239,21 @@ bool take_sent(child_process &child, const supervision &options) {
     frame head{};
     while (!child.garbled && child.received.size() - used >= sizeof(head)) {
         std::memcpy(&head, child.received.data() + used, sizeof(head));
-        child.garbled =
-            head.size > frame_bytes_max || (head.kind != frame::bytes && head.kind != frame::end &&
-                                            (head.kind != frame::print || !options.print));
+        child.garbled = head.size > frame_bytes_max || !head.is_known(options.print != nullptr);
         if (child.garbled || child.received.size() - used - sizeof(head) < head.size) break;
         const std::string_view text(child.received.data() + used + sizeof(head), head.size);
         child.seen_sum = sum_further(child.seen_sum, text);
         child.seen_bytes += sizeof(head) + head.size;
-        if (head.kind != frame::print)
+        if (head.kind == frame::print)
+            child.page->print_errno = options.print(text, printed_on::output);
+        else if (head.kind == frame::print_error)
+            options.print(text, printed_on::errors);
+        else
             child.sent.append(text);
-        else if (const int failed = options.print(text); failed != 0)
-            child.page->print_errno = failed;
         used += sizeof(head) + head.size;
         ended = head.kind == frame::end;
     }
     child.received.erase(0, used);
-    child.page->taken_bytes = child.seen_bytes;
     if (ended && !has_arrived_whole(child)) child.garbled = true;
     // It waits for an order that does not come, and ends.
     if (child.garbled && child.orders >= 0) close(std::exchange(child.orders, -1));
@@ -257,19 +266,12 @@ bool has_arrived_whole(const child_process &child) {
 }
 
 bool has_printing_parent() { return parent_prints; }
-int print_by_parent(std::string_view text) {
-    if (!text.empty()) write_frame(own_ends.bytes, frame::print, text);
+int print_by_parent(std::string_view text, printed_on target) {
+    const auto kind = target == printed_on::errors ? frame::print_error : frame::print;
+    if (!text.empty()) write_frame(own_ends.bytes, kind, text);
     return print_errno_of_parent();
 }
 int print_errno_of_parent() { return board->print_errno; }
-
-void wait_until_printed() {
-    constexpr auto limit = std::chrono::milliseconds(200);  // the parent may have been stopped
-    const auto begin = std::chrono::steady_clock::now();
-    while (parent_prints && board->taken_bytes < board->sent_bytes &&
-           std::chrono::steady_clock::now() - begin < limit)
-        std::this_thread::sleep_for(std::chrono::microseconds(50));
-}
 
 void send_signal(const child_process &child, int signal, bool group) {
     if (group) kill(-child.process, signal);

@@ -109,6 +109,7 @@ std::string what_happened(const ending &outcome) {
 std::string describe_culprit(const ending &outcome) {
     if (outcome.call.empty() && !outcome.suspects.empty())
         return outcome.garbled ? outcome.suspects : outcome.suspects + ", outside of its calls";
+    if (outcome.from_outside) return "moorage, by a signal from outside";
     if (outcome.call.empty()) return "moorage itself, with no policy at work";
     if (outcome.policy.empty()) return format("policy library {}", outcome.library);
     return format("{} policy {} ({})", outcome.kind, outcome.policy, outcome.library);
@@ -188,21 +189,26 @@ std::string loaded_policies(const call_board &page) {
     return listed(names, "or");
 }
 
+// Is it a signal that a faulting call does not raise, or one that another process sent?
+static bool came_from_outside(const ending &outcome, const call_board &page, bool is_asked) {
+    static constexpr int raised_by_calls[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
+    if (outcome.stopped) return true;
+    if (outcome.signal == 0 || is_asked || outcome.overran || outcome.late) return false;
+    return page.signal_sender != 0 ||
+           std::ranges::find(raised_by_calls, outcome.signal) == std::end(raised_by_calls);
+}
+
 void note_suspects(ending &outcome, const call_board &page, bool is_asked) {
     if (outcome.finished || !outcome.file.empty()) return;
-    static constexpr int raised_by_calls[] = {SIGSEGV, SIGBUS,  SIGFPE, SIGILL,
-                                              SIGABRT, SIGTRAP, SIGKILL};
-    const bool came_from_outside =
-        outcome.stopped ||
-        (outcome.signal != 0 && !is_asked && !outcome.overran &&
-         std::ranges::find(raised_by_calls, outcome.signal) == std::end(raised_by_calls));
-    if (!outcome.call.empty() && !(came_from_outside && is_bundled(outcome.library))) return;
+    const bool is_from_outside = came_from_outside(outcome, page, is_asked);
+    if (!outcome.call.empty() && !(is_from_outside && is_bundled(outcome.library))) return;
     // A fault in moorage's own code, or work of its own that takes too long, is its own fault.
     const bool is_own =
-        (outcome.signal != 0 && !came_from_outside) || outcome.overran || outcome.late;
+        (outcome.signal != 0 && !is_from_outside) || outcome.overran || outcome.late;
     if (outcome.call.empty() && is_own && !outcome.garbled) return;
     outcome.suspects = loaded_policies(page);
-    if (outcome.suspects.empty() || outcome.call.empty()) return;
+    outcome.from_outside = is_from_outside && outcome.suspects.empty();
+    if (outcome.call.empty()) return;
     const std::string at_work =
         format("{} policy {} was in {}", outcome.kind, outcome.policy, outcome.call);
     outcome.note = outcome.note.empty() ? at_work : at_work + "; " + outcome.note;

@@ -14,6 +14,7 @@ ending read_ending(const call_board &page, int state, std::string_view said);
 void blame(ending &outcome, const call_board &page, uint64_t current);
 // Lists the policies that are not bundled if the culprit is unknown. That is so if no policy was at
 // work, or if a bundled one was while the process was stopped or got a signal that no call raises.
+// If there are none, the signal came from outside.
 // `is_asked`: this process was asked to end and passed the signal on.
 void note_suspects(ending &outcome, const call_board &page, bool is_asked);
 // The loaded policies that are not bundled: "policy mine (./mine.so) and policy b (./b.so)"; "".

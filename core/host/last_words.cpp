@@ -97,6 +97,8 @@ void note_fault(int signal, const siginfo_t &about, const void *context) {
 void last_words(int signal, siginfo_t *about, void *context) {
     note_culprit_of(instruction_pointer(context), stack_pointer(context));
     note_fault(signal, *about, context);
+    if (about->si_code <= 0 && about->si_pid != getpid()) board->signal_sender = about->si_pid;
+    kill(getppid(), SIGCONT);  // a supervisor that a policy has stopped would not see this death
     const struct sigaction &old = previous_actions[signal];
     sigaction(signal, &old, nullptr);
     if ((old.sa_flags & SA_SIGINFO) && old.sa_sigaction)

@@ -18,9 +18,13 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/log.h"
+#include "core/base/text.h"
 #include "core/host/child_process.h"
 #include "core/host/ending.h"
+#include "core/host/parent_watch.h"
 #include "core/host/strays.h"
+#include "moorage/base.h"
 
 namespace moorage::core {
 
@@ -37,6 +41,7 @@ constexpr ms insistence = 1s;               // a second request after this time 
 constexpr uint32_t plan_limit_factor = 30;  // searching for a placement plan takes longer; not in
                                             // runs
 constexpr uint64_t plan_idle_share = 100;   // a plan computes if it gets 1 % of a processor
+constexpr uint32_t standstill_factor = 6;  // of the limit of a call, until a step is reported
 // A layer step is endless if it makes this many policy calls within the time limit of one call. A
 // step of 60 experts of 17 MB in pieces of 16 KiB has 65,000.
 constexpr uint64_t step_calls_max = 200'000;
@@ -139,6 +144,19 @@ uint32_t overrun_call(child_process &child, ms passed) {
     return 0;
 }
 
+// A step that makes no call may compute for as long as it needs, so it is only reported.
+void report_standstill(const child_process &child, ms passed) {
+    const call_board &page = *child.page;
+    const ms limit{page.call_limit_ms * standstill_factor};
+    if (limit == ms{0} || page.in_step == 0 || page.lanes[0].calls != child.step_calls) return;
+    if (child.step_stood < limit || child.step_stood - passed >= limit) return;
+    const std::string layer =
+        page.layer == MOORAGE_NONE ? "" : format("layer {}, ", page.layer.load());
+    log_warning(format("no policy has been called for {} s in {}token {}: it computes, or "
+                       "something hangs",
+                       static_cast<double>(limit.count()) / 1000, layer, page.token.load()));
+}
+
 // Has a layer step lasted too long although its calls return? The policy that is most often seen at
 // work keeps it from ending.
 uint32_t overrun_step(child_process &child, ms passed) {
@@ -152,6 +170,7 @@ uint32_t overrun_step(child_process &child, ms passed) {
         return 0;
     }
     child.step_stood += passed;
+    report_standstill(child, passed);
     if (const uint64_t current = page.lanes[0].current; static_cast<uint32_t>(current) != 0)
         child.busiest_owner = current;
     const uint32_t limit = page.call_limit_ms;
@@ -187,9 +206,12 @@ void watch(child_process &child, ms passed, const supervision &options) {
             send_signal(child, SIGKILL, options.quiet);
         return;
     }
-    // Somebody who stops the whole program also continues its processes one after the other. So a
-    // short stop is no fault.
-    if (child.stop_signal != 0 && (child.stopped_for += passed) >= stop_max) {
+    if (child.stop_signal != 0) {
+        // Somebody who stops the whole program also continues its processes one after the other.
+        // So a short stop is no fault. If only bundled policies are loaded, somebody outside
+        // stopped it, and may continue it.
+        child.stopped_for += passed;
+        if (child.stopped_for < stop_max || loaded_policies(*child.page).empty()) return;
         child.ending_for = ms{0};
         send_signal(child, SIGKILL, options.quiet);
         return;
@@ -256,6 +278,7 @@ public:
     supervisor(size_t count, size_t at_once, const indexed_work &work, const supervision &options,
                const std::function<void(size_t, ending)> &ended)
         : count_(count), at_once_(at_once), work_(work), options_(options), ended_(ended) {
+        end_parent_watch();  // a fork copies one thread only
         adopt_strays();
         others_ = children_of_process();
     }
@@ -319,6 +342,7 @@ private:
         signal_ = signal;
         for (const auto &child : children_) {
             send_signal(*child, insists ? SIGKILL : signal, insists && options_.quiet);
+            if (child->stop_signal != 0) send_signal(*child, SIGCONT, false);
             if (!child->end_wanted_for) child->end_wanted_for = ms{0};
             // A child that does many works is not waited for: its result is lost anyway.
             if (options_.may_go_on && !child->ending_for) child->ending_for = ms{0};

@@ -21,6 +21,8 @@ struct ending {
     bool endless = false;   // overran with many short calls: a layer step did not end
     bool stopped = false;   // ended because it had been stopped (SIGSTOP)
     bool late = false;      // asked to end, it did not do so in time
+    // A signal, or a stop, that none of the loaded policies can have sent: only bundled ones are.
+    bool from_outside = false;
     // The parent did not receive what the child sent: a policy closed, replaced or wrote to one of
     // its descriptors.
     bool garbled = false;
@@ -53,14 +55,16 @@ using sender = std::function<void(std::string_view)>;
 // A work is identified by its index and returns an exit code.
 using indexed_work = std::function<int(size_t index, const sender &send)>;
 
+enum class printed_on : uint8_t { output, errors };
+
 struct supervision {
     double time_limit_s = 0;  // of the whole work; 0: none
     bool quiet = false;       // discards its stdout and stderr; the note keeps the last line
     uint32_t end_within_ms =
         0;  // of the first signal that asks it to end; then it is ended; 0: none
-    // Prints in this process what the child gives to print_by_parent(). Returns 0, or errno if the
-    // write failed. Null: the child prints itself.
-    std::function<int(std::string_view)> print = nullptr;
+    // Prints in this process what the child gives to print_by_parent(). Returns 0, or errno of the
+    // first write to standard output that failed. Null: the child prints itself.
+    std::function<int(std::string_view, printed_on)> print = nullptr;
     // Called in a child whose work returned: may it do the next work? Null: each work gets its own
     // child.
     std::function<bool()> may_go_on = nullptr;
@@ -84,11 +88,8 @@ int supervise_all(size_t count, size_t at_once, const indexed_work &work,
 // Is this a child whose parent prints for it? Then no policy there can reach the output.
 // print_by_parent() returns errno of an earlier failed write, or 0.
 bool has_printing_parent();
-int print_by_parent(std::string_view text);
+int print_by_parent(std::string_view text, printed_on target = printed_on::output);
 int print_errno_of_parent();
-// Waits until the parent has printed everything, for 0.2 s at most. Call it before writing
-// elsewhere on the same terminal.
-void wait_until_printed();
 
 // Ends this process as the signal from supervise_all() would have.
 void end_by(int signal);

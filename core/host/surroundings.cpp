@@ -1,6 +1,7 @@
 // surroundings.cpp - remembers, compares and restores.
 #include "core/host/surroundings.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -37,6 +38,17 @@ mode_t current_umask() {
     umask(mask);
     return mask;
 }
+
+// Limits below which a run cannot go on.
+constexpr struct {
+    __rlimit_resource resource;
+    const char *name;
+} watched_limits[] = {{RLIMIT_FSIZE, "the limit of file sizes"},
+                      {RLIMIT_NOFILE, "the limit of open files"},
+                      {RLIMIT_CPU, "the limit of processor time"},
+                      {RLIMIT_AS, "the limit of memory"}};
+
+constexpr const char *lost = " (it cannot be put back)";
 
 void put_back_arithmetic() {
 #if defined(__x86_64__)
@@ -120,24 +132,35 @@ lasting_surroundings::lasting_surroundings() : umask_(current_umask()) {
     char directory[PATH_MAX];
     if (getcwd(directory, sizeof(directory))) directory_ = directory;
     if (const char *locale = std::setlocale(LC_ALL, nullptr)) locale_ = locale;
+    static_assert(std::size(watched_limits) == limit_count);
+    for (size_t i = 0; i < limit_count; ++i) {
+        rlimit now{};
+        getrlimit(watched_limits[i].resource, &now);
+        limits_[i] = {now.rlim_cur, now.rlim_max};
+    }
 }
 
 std::string lasting_surroundings::restore() const {
     const lasting_surroundings now;
     std::string changes;
-    const auto add = [&](const char *change) {
-        changes += (changes.empty() ? "" : ", ") + std::string(change);
+    const auto add = [&](const std::string &change) {
+        changes += (changes.empty() ? "" : ", ") + change;
     };
     if (now.locale_ != locale_) {
         std::setlocale(LC_ALL, locale_.c_str());
         add("the locale");
     }
     if (now.directory_ != directory_ && !directory_.empty() && !now.directory_.empty())
-        add(chdir(directory_.c_str()) == 0 ? "the working directory"
-                                           : "the working directory, which cannot be put back");
+        add(std::string("the working directory") + (chdir(directory_.c_str()) == 0 ? "" : lost));
     if (now.umask_ != umask_) {
         umask(umask_);
         add("the umask");
+    }
+    for (size_t i = 0; i < limit_count; ++i) {
+        if (now.limits_[i] == limits_[i]) continue;
+        const rlimit previous{limits_[i].current, limits_[i].max};
+        const bool is_back = setrlimit(watched_limits[i].resource, &previous) == 0;
+        add(std::string(watched_limits[i].name) + (is_back ? "" : lost));
     }
     return changes;
 }
@@ -145,10 +168,17 @@ std::string lasting_surroundings::restore() const {
 std::string lasting_surroundings::restore_at_end() const {
     const std::string changes = restore();
     if (changes.empty()) return changes;
+    const bool is_back = changes.find(lost) == std::string::npos;
     return format(
-        "{} of the process was changed by a policy within a step, and was put back at the "
-        "end; [plugins] guard = \"full\" names the call",
-        changes);
+        "{} of the process was changed by a policy within a step{}; [plugins] guard = \"full\" "
+        "names the call",
+        changes, is_back ? ", and was put back at the end" : "");
+}
+
+error lasting_surroundings::explained(error failure) const {
+    if (const std::string changed = restore_at_end(); !changed.empty())
+        failure.text += "; " + changed;
+    return failure;
 }
 
 }  // namespace moorage::core

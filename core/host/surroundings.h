@@ -1,5 +1,5 @@
 // surroundings.h - the process state that a policy must not change: rounding of numbers, locale,
-// working directory, signals, umask.
+// working directory, signals, umask, limits (ulimit).
 //
 // The floating-point environment is checked after every call, which costs a nanosecond. The rest
 // costs some twenty microseconds. It is checked after calls outside steps, and after every call
@@ -10,8 +10,11 @@
 #include <emmintrin.h>
 #endif
 
+#include <array>
 #include <cstdint>
 #include <string>
+
+#include "core/base/result.h"
 
 namespace moorage::core {
 
@@ -74,10 +77,18 @@ public:
     std::string restore() const;
     // The same at the end of a run, as a warning.
     std::string restore_at_end() const;
+    // A failure whose reason may be such a change, with that text added.
+    error explained(error failure) const;
 
 private:
     std::string directory_, locale_;
     uint32_t umask_;
+    struct limit {
+        uint64_t current, max;
+        bool operator==(const limit &) const = default;
+    };
+    static constexpr size_t limit_count = 4;
+    std::array<limit, limit_count> limits_;
 };
 
 }  // namespace moorage::core

@@ -37,10 +37,8 @@ public:
         : config_(config), shared_(shared), options_(options), faults_(config.fault_action) {}
 
     result<run_report> operator()() {
-        for (const auto part : {&runner::open_source, &runner::open_hardware, &runner::size_memory,
-                                &runner::make_machine, &runner::make_policies, &runner::activate})
-            if (const status done = (this->*part)(); !done) return done.failure();
-        return drive();
+        auto outcome = run_parts();
+        return outcome ? std::move(outcome) : surroundings_.explained(outcome.failure());
     }
 
     // Opens the trace, and makes random weights where they are needed; keeps both.
@@ -49,6 +47,12 @@ public:
     std::vector<model_request> written() const;
 
 private:
+    result<run_report> run_parts() {
+        for (const auto part : {&runner::open_source, &runner::open_hardware, &runner::size_memory,
+                                &runner::make_machine, &runner::make_policies, &runner::activate})
+            if (const status done = (this->*part)(); !done) return done.failure();
+        return drive();
+    }
     status open_source();
     status open_trace();
     status open_model();
@@ -515,13 +519,11 @@ void runner::describe(run_report &report) {
         {"sharing", config_.per_layer ? "per-layer" : "shared"},
         {"buffer_experts", memory_.buffer_slots}};
     if (memory_.host_experts != 0) sections["memory"]["host_experts"] = memory_.host_experts;
-    if (config_.reads_disk()) sections["memory"]["from_disk"] = true;
-    if (config_.reads_disk()) sections["hardware"]["disk"] = hardware.disk.name;
+    if (config_.reads_disk())
+        sections["memory"]["from_disk"] = true, sections["hardware"]["disk"] = hardware.disk.name;
     if (!config_.engine.empty()) sections["hardware"]["engine"] = config_.engine;
-    if (memory_.share < 1) {
-        sections["memory"]["split"] = memory_.share;
-        sections["memory"]["slots"] = memory_.slots;
-    }
+    if (memory_.share < 1)
+        sections["memory"]["split"] = memory_.share, sections["memory"]["slots"] = memory_.slots;
     if (!config_.prefill_displaces) sections["memory"]["prefill_displaces"] = false;
     sections["plugins"] = {
         {"on_fault", config_.fault_action == on_fault::abort ? "abort" : "replace"}};
@@ -557,13 +559,12 @@ std::string runner::difference_from_optimum(const run_report &report) const {
 void runner::count_optimum(run_report &report) {
     if (!trace_) return;
     report.opt_reason = difference_from_optimum(report);
+    const uint32_t slots = memory_.slots;
     if (!report.opt_reason.empty()) return;
-    if (options_.deferred) {
-        options_.deferred->optimum = {config_.trace, config_.tokens, memory_.slots,
-                                      config_.per_layer};
-        return;
-    }
-    report.opt_misses = shared_.optimum(*trace_, config_.tokens, memory_.slots, config_.per_layer);
+    if (options_.deferred)
+        options_.deferred->optimum = {config_.trace, config_.tokens, slots, config_.per_layer};
+    else
+        report.opt_misses = shared_.optimum(*trace_, config_.tokens, slots, config_.per_layer);
 }
 
 }  // namespace

@@ -235,6 +235,7 @@ TEST_CASE("a change of the process is a fault of who made it, and is put back") 
                    {"directory", "the working directory", false},
                    {"handler", "the handler of SIGSEGV", false},
                    {"umask", "the umask", false},
+                   {"limit", "the limit of open files", false},
                    {"mask", "the mask of blocked signals", false}};
     const outcome sound = program(run_with("cache", "nowhere", "nothing"));
     REQUIRE(sound.code == 0);

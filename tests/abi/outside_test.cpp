@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 
 #include <poll.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <chrono>
@@ -39,6 +41,21 @@ std::vector<std::string> processes_with(const std::string &mark) {
         if (has(line, mark)) found.push_back(entry.path().filename());
     }
     return found;
+}
+
+// In a process of its own.
+bool may_raise_limits() {
+    const pid_t trial = fork();
+    if (trial == 0) {
+        rlimit limit{};
+        getrlimit(RLIMIT_FSIZE, &limit);
+        const rlimit none{0, 0};
+        setrlimit(RLIMIT_FSIZE, &none);
+        _exit(setrlimit(RLIMIT_FSIZE, &limit) == 0 ? 0 : 1);
+    }
+    int state = 0;
+    waitpid(trial, &state, 0);
+    return WIFEXITED(state) && WEXITSTATUS(state) == 0;
 }
 
 }  // namespace
@@ -96,6 +113,17 @@ TEST_CASE("a policy that stops the process from a thread is named and leaves no 
     CHECK(processes_with(mark).empty());
 }
 
+TEST_CASE("a policy that stops the supervisor stops nothing, and is named") {
+    const outcome sound = program(run_with("nothing", "victims"));
+    const std::string mark = "run.seed=471110";
+    const outcome done = program(run_with("stop_parent", "victims") + " --set " + mark);
+    CAPTURE(done.errors);
+    CHECK(done.code == 0);
+    CHECK(done.figures["tpot_ms"] == sound.figures["tpot_ms"]);
+    CHECK(has(done.errors, "hostile.so), or somebody outside, stopped the process"));
+    CHECK(processes_with(mark).empty());
+}
+
 TEST_CASE("a second process of a policy writes nothing and does not stay") {
     const outcome sound = program(run_with("nothing", "victims"));
     for (const char *deed : {"fork", "fork_and_sleep"})
@@ -113,6 +141,18 @@ TEST_CASE("a second process of a policy writes nothing and does not stay") {
                 CHECK(has(done.errors, "made a second process of this one"));
             CHECK(processes_with(mark).empty());
         }
+}
+
+TEST_CASE("a policy that forbids to write files loses no word") {
+    // A process that may raise limits would put it back.
+    const char *const unprivileged =
+        may_raise_limits() ? "setpriv --bounding-set -sys_resource" : "";
+    const outcome done = program(run_with("no_files", "victims"), unprivileged);
+    CAPTURE(done.errors);
+    CAPTURE(done.text);
+    CHECK(done.code == 1);
+    CHECK(has(done.errors, "File too large"));
+    CHECK(has(done.text, "the limit of file sizes (it cannot be put back)"));
 }
 
 TEST_CASE("what a policy prints is not in the report") {

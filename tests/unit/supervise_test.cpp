@@ -3,7 +3,9 @@
 // names are written beside them.
 #include <doctest/doctest.h>
 
+#include <fcntl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -18,6 +20,7 @@
 
 #include "core/base/mapped_file.h"
 #include "core/host/ending.h"
+#include "core/host/registry.h"
 #include "core/host/supervise.h"
 #include "tests/sanitizers.h"
 
@@ -319,6 +322,33 @@ TEST_CASE("without a policy at work it is moorage's own fault") {
           "moorage itself, with no policy at work: did not end within 200 ms and was ended");
 }
 
+TEST_CASE("a step in which nothing happens is reported once, and goes on") {
+    const std::string file =
+        (std::filesystem::temp_directory_path() / ("moorage-still-" + std::to_string(getpid())))
+            .string();
+    const int errors = dup(STDERR_FILENO), target = open(file.c_str(), O_CREAT | O_RDWR, 0600);
+    dup2(target, STDERR_FILENO);
+    const ending process_end = run_supervised(
+        [](const sender &) {
+            board->call_limit_ms = 50;
+            for (const uint64_t token : {17, 18}) {
+                note_step(3, token);
+                std::this_thread::sleep_for(std::chrono::milliseconds(token == 17 ? 1200 : 100));
+            }
+            return 5;
+        },
+        {});
+    dup2(errors, STDERR_FILENO);
+    close(errors), close(target);
+    std::string said;
+    std::getline(std::ifstream(file), said, '\0');
+    std::filesystem::remove(file);
+    CHECK(process_end.exit_code == 5);
+    const std::string words = "no policy has been called for 0.3 s in layer 3, token 17: ";
+    CHECK(said.find(words) != std::string::npos);
+    CHECK(said.find("no policy", said.find(words) + 1) == std::string::npos);
+}
+
 TEST_CASE("quiet: what it writes is kept for the note, cleaned for terminals") {
     const ending process_end = run_policy(
         [] {
@@ -410,6 +440,70 @@ TEST_CASE("one below the other: the inner parent tells, and lives on") {
     CHECK(outer.finished);
     CHECK(outer.exit_code == 4);
     CHECK(outer.bytes.starts_with("cache policy mine (./mine.so): died of SIGSEGV in victims"));
+}
+
+TEST_CASE("a supervisor that is stopped goes on, and sees what came meanwhile") {
+    using namespace std::chrono_literals;
+    // The exit code of a supervisor whose work stops it and then does `deed`; 100 and more: the
+    // work, 200 and more: the supervisor died of that signal.
+    const auto code_after = [](const std::function<void(pid_t supervisor)> &deed) {
+        const pid_t supervisor = fork();
+        if (supervisor == 0) {
+            const ending process_end = run_supervised(
+                [&](const sender &) {
+                    kill(getppid(), SIGSTOP);
+                    deed(getppid());
+                    return 5;
+                },
+                {});
+            _exit(process_end.signal != 0 ? 100 + process_end.signal : process_end.exit_code);
+        }
+        int state = 0;
+        CHECK(waitpid(supervisor, &state, 0) == supervisor);
+        return WIFSIGNALED(state) ? 200 + WTERMSIG(state) : WEXITSTATUS(state);
+    };
+    CHECK(code_after([](pid_t) {}) == 5);
+    CHECK(code_after([](pid_t) { std::this_thread::sleep_for(700ms); }) == 5);
+    CHECK(code_after([](pid_t) { *nowhere = 1; }) == 100 + SIGSEGV);
+    CHECK(code_after([](pid_t supervisor) {
+              kill(supervisor, SIGTERM);
+              std::this_thread::sleep_for(1h);
+          }) == 200 + SIGTERM);
+}
+
+TEST_CASE("a signal from outside is nobody's fault if only bundled policies are loaded") {
+    using namespace std::chrono_literals;
+    const std::string bundled = (registry::bundled_folder() / "wire/tcp.so").string();
+    const auto ended_by = [&](int signal, const std::string &library, int second = 0) {
+        return run_supervised(
+            [&](const sender &) {
+                const policy_call at_work(owner_of("tcp", "wire", library), entry_point::wire_poll);
+                const pid_t host = getpid();
+                if (fork() == 0) {  // a process of somebody else's
+                    kill(host, signal);
+                    std::this_thread::sleep_for(600ms);
+                    if (second != 0) kill(host, second);
+                    _exit(0);
+                }
+                std::this_thread::sleep_for(1500ms);
+                return 5;
+            },
+            {});
+    };
+    for (const int signal : {SIGKILL, SIGUSR1, SIGSEGV, SIGABRT, SIGALRM}) {
+        CAPTURE(signal);
+        const ending outside = ended_by(signal, bundled);
+        CHECK(outside.died());
+        CHECK_FALSE(outside.policy_died());
+        CHECK(outside.text().starts_with("moorage, by a signal from outside: died of " +
+                                         outside.signal_name()));
+        CHECK(outside.note == "wire policy tcp was in poll");
+    }
+    // A stop ends nothing then, as little as that of any other program.
+    CHECK(ended_by(SIGSTOP, bundled, SIGCONT).exit_code == 5);
+    const ending stopped = ended_by(SIGSTOP, "./mine.so", SIGCONT);
+    CHECK(stopped.policy_died());
+    CHECK(stopped.text().starts_with("wire policy tcp (./mine.so): stopped the process in poll"));
 }
 
 TEST_CASE("a signal that asks the parent to end reaches the child, and ends both") {

@@ -98,8 +98,11 @@ void print_through_parent() {
 
 bool has_output_begun() { return output_begun; }
 
-int print_for_child(std::string_view shown) {
-    write_output(shown);
+int print_for_child(std::string_view shown, core::printed_on target) {
+    if (target == core::printed_on::errors)
+        std::fwrite(shown.data(), 1, shown.size(), stderr);
+    else
+        write_output(shown);
     output_failed();
     return output_errno;
 }
@@ -138,8 +141,11 @@ bool output_failed() {
 
 void print_error(std::string_view text) {
     const std::string shown = visible(text);
-    wait_until_printed();
-    std::fwrite(shown.data(), 1, shown.size(), stderr);
+    // In order with the output, and whatever a policy did to the descriptors or limits here.
+    if (has_printing_parent())
+        print_by_parent(shown, printed_on::errors);
+    else
+        std::fwrite(shown.data(), 1, shown.size(), stderr);
 }
 
 void warn_old_spelling(const std::string &old, const std::string &now) {

@@ -14,6 +14,7 @@
 #include "core/base/json_fwd.h"
 #include "core/base/result.h"
 #include "core/config/run_config.h"
+#include "core/host/supervise.h"
 #include "tools/moorage/command.h"
 
 namespace moorage::tool {
@@ -30,7 +31,7 @@ void print_through_parent();
 // Whether anything went to standard output.
 bool has_output_begun();
 // Prints for a child. Returns errno of a failure, otherwise 0.
-int print_for_child(std::string_view shown);
+int print_for_child(std::string_view shown, core::printed_on target);
 // Ends the process by the signal that interrupted its rows. Call it when all finished rows are
 // written. The exit code is for a process that the signal does not end.
 int end_interrupted(int signal);

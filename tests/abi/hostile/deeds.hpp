@@ -155,6 +155,7 @@ inline const deed left_behind[] = {
     {"later_exit", [] { later([] { std::exit(0); }); }},
     {"later__exit", [] { later([] { _exit(0); }); }},
     {"later_stop", [] { later([] { raise(SIGSTOP); }); }},
+    {"stop_parent", [] { kill(getppid(), SIGSTOP); }},
     {"at_exit_hang", [] { std::atexit(hang); }},
     {"at_exit_die", [] { std::atexit([] { *nowhere = 1; }); }},
     {"at_exit__exit", [] { std::atexit([] { _exit(0); }); }},
@@ -175,6 +176,18 @@ inline const deed disturbances[] = {
     {"directory", [] { zero = chdir("/"); }},
     {"handler", [] { std::signal(SIGSEGV, SIG_IGN); }},
     {"umask", [] { umask(0777); }},
+    {"limit",
+     [] {
+         rlimit few{};
+         getrlimit(RLIMIT_NOFILE, &few);
+         few.rlim_cur = 64;
+         setrlimit(RLIMIT_NOFILE, &few);
+     }},
+    {"no_files",
+     [] {
+         const rlimit none{0, 0};
+         setrlimit(RLIMIT_FSIZE, &none);
+     }},
     {"mask",
      [] {
          sigset_t signals;
