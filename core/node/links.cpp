@@ -536,6 +536,10 @@ void links::closed(const moorage_wire_event &event) {
     if (peer->dialed) {
         dial_state &dial = dials_[peer->dial];
         dial.connection = 0;
+        const bool is_dropped = peer->state != link::state_kind::ready && !dial.trouble_reported &&
+                                (event.reason == MOORAGE_WIRE_BY_PEER ||
+                                 event.reason == MOORAGE_WIRE_LOST);
+        dial.dropped = is_dropped ? dial.dropped + 1 : 0;
         // Between half of the pause and all of it. So nodes that lost the same node do not come
         // back in step.
         dial.again_ns = steady_ns() + dial.pause_ns / 2 + chance_.below(dial.pause_ns / 2 + 1);
@@ -544,6 +548,15 @@ void links::closed(const moorage_wire_event &event) {
             dial.refused =
                 event.reason == MOORAGE_WIRE_STRANGER || event.reason == MOORAGE_WIRE_MALFORMED;
             if (event.plugin_text) dial.trouble = visible(event.plugin_text);
+        }
+        if (dial.dropped >= dropped_max) {
+            dial.refused = true;
+            dial.trouble = format(
+                "{} connections in a row ended before a greeting: perhaps only one side has "
+                "wire.security = \"tls\", or it does not accept this node's certificate (its "
+                "log says so){}",
+                dial.dropped,
+                event.plugin_text ? format("; {}", visible(event.plugin_text)) : std::string());
         }
         dial.pause_ns = std::min(2 * dial.pause_ns, dial.temporary ? retry_ns_busy : retry_ns_max);
     }

@@ -93,6 +93,8 @@ public:
     static constexpr uint64_t retry_ns_min = 50'000'000, retry_ns_max = 5'000'000'000;
     // Retry times for servers that are there, but had no place or lost it.
     static constexpr uint64_t retry_ns_busy = 400'000'000;
+    // A server that ends so many connections in a row without a greeting does not want this node.
+    static constexpr uint32_t dropped_max = 5;
     static constexpr size_t guest_places = 512, greeting_places = 128, server_places = 8;
     // The number of connections that a wire needs for all of them, with the dialed ones.
     static constexpr size_t connections_max(size_t servers) {
@@ -161,6 +163,7 @@ private:
         bool trouble_reported = false;  // the attempt under way has reported its trouble
         bool temporary = false;         // the trouble may be over soon
         bool refused = false;           // it lasts until somebody changes files or certificates
+        uint32_t dropped = 0;           // attempts in a row that ended without a greeting
         bool wanted = false;
     };
     struct lent_message {

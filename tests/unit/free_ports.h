@@ -31,4 +31,18 @@ inline std::vector<uint16_t> free_ports(size_t count) {
     return ports;
 }
 
+// A socket that listens at this port.
+inline int listen_at(uint16_t port) {
+    const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int flag = 1;
+    ::setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &flag, sizeof(flag));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    REQUIRE(::bind(listener, reinterpret_cast<sockaddr *>(&address), sizeof(address)) == 0);
+    REQUIRE(::listen(listener, 16) == 0);
+    return listener;
+}
+
 }  // namespace moorage::test

@@ -57,6 +57,7 @@ public:
     std::string status_address(size_t server) const {
         return format("127.0.0.1:{}", ports_[3 + server]);
     }
+    uint16_t port(size_t server) const { return ports_[server]; }
     // Until it serves.
     void start(size_t server, bool verbose = false) {
         const int log_file = ::open(runner.file(format("out{}", server)).c_str(),
@@ -67,7 +68,7 @@ public:
         nodes_[server] = runner.start(words, log_file, log_file, launch_prefixes[server]);
         ::close(log_file);
         for (int tries = 0; tries < 600; ++tries) {
-            if (http_get(status_address(server), "/health", 1'000'000'000)) return;
+            if (http_get(status_address(server), "/status", 1'000'000'000)) return;
             std::this_thread::sleep_for(std::chrono::milliseconds(50));
         }
         FAIL(runner.read(format("out{}", server)));

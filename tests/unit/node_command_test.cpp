@@ -3,9 +3,12 @@
 // demo model on loopback, `generate` and `eval` as homes, compared with the same without a cluster.
 #include <doctest/doctest.h>
 
+#include <poll.h>
 #include <signal.h>
 
+#include <atomic>
 #include <future>
+#include <thread>
 
 #include "core/base/steady_time.h"
 #include "tests/unit/local_cluster.h"
@@ -302,6 +305,41 @@ TEST_CASE("who is refused by all others does not pass for one of them") {
     const program_result away = cluster.generate(other_cluster + " --server one");
     CHECK(away.code == 0);
     CHECK(away.output == cluster.generate("-q").output);
+}
+
+// As a server does whose wire wants TLS: it accepts, and closes without a word.
+TEST_CASE("who is turned away by all before a greeting does not pass for one of them") {
+    local_cluster cluster;
+    std::vector<int> listeners;
+    for (const size_t server : {1, 2}) listeners.push_back(listen_at(cluster.port(server)));
+    std::atomic<bool> is_done = false;
+    std::thread closing([&] {
+        while (!is_done)
+            for (const int listener : listeners) {
+                pollfd event{listener, POLLIN, 0};
+                if (::poll(&event, 1, 10) == 1) ::close(::accept(listener, nullptr, nullptr));
+            }
+    });
+    cluster.start(0);
+    bool is_healthy = true;
+    for (int tries = 0; tries < 600 && is_healthy; ++tries) {
+        is_healthy = http_get(cluster.status_address(0), "/health", 1'000'000'000).ok();
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    is_done = true;
+    closing.join();
+    for (const int listener : listeners) ::close(listener);
+    CHECK_FALSE(is_healthy);
+    CHECK(cluster.status(0)["peers"][1]["stands"] == "refused");
+    CHECK(cluster.log(0).find("ended before a greeting: perhaps only one side has wire.security") !=
+          std::string::npos);
+    // Away is not refused.
+    for (int tries = 0; tries < 600 && !is_healthy; ++tries) {
+        is_healthy = http_get(cluster.status_address(0), "/health", 1'000'000'000).ok();
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    CHECK(is_healthy);
+    CHECK(cluster.end(0, SIGTERM) == 0);
 }
 
 TEST_CASE("what is wrong is said, with what to do") {
