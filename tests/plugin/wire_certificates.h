@@ -95,6 +95,10 @@ public:
         output = std::fopen(file(name + ".key").c_str(), "w");
         PEM_write_PrivateKey(output, subject.key.get(), nullptr, nullptr, 0, nullptr, nullptr);
         std::fclose(output);
+        output = std::fopen(file(name + ".locked.key").c_str(), "w");
+        PEM_write_PrivateKey(output, subject.key.get(), EVP_aes_256_cbc(),
+                             reinterpret_cast<const unsigned char *>("words"), 5, nullptr, nullptr);
+        std::fclose(output);
     }
     std::string file(const std::string &name) const { return (path_ / name).string(); }
 

@@ -295,6 +295,12 @@ TEST_CASE("files that cannot be used are named, and nothing of them is told") {
         REQUIRE(!none.ok());
         CHECK(has(none.failure().text, (std::string("needs ") + key).c_str()));
     }
+    settings locked = tls("a");
+    locked[2].value = files().file("a.locked.key");
+    wire_host asks_nobody(locked);
+    const auto unread = asks_nobody.open();
+    REQUIRE(!unread.ok());
+    CHECK(has(unread.failure().text, "a.locked.key cannot be used: it has a passphrase"));
     settings params = tls("a");
     params[2].value = files().file("b.key");  // of another certificate
     wire_host host(params);

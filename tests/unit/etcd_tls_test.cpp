@@ -177,6 +177,8 @@ TEST_CASE("files that cannot be used are refused before anything is asked, by na
     CHECK(has(said(), "etcd.key cannot be used: "));
     config.key = fixture.files.file("node.pem");
     CHECK(has(said(), "[registry] key "));
+    config.key = fixture.files.file("node.locked.key");
+    CHECK(has(said(), "node.locked.key cannot be used: it has a passphrase"));
     config.key = fixture.files.file("node.key");
     CHECK(open_registry(config).ok());
 }

@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <optional>
 
 #include "core/base/json.h"
@@ -184,7 +185,15 @@ status etcd_gateway::read_files(const etcd_tls &tls) {
     if (tls.certificate.empty() && tls.key.empty()) return success();
     context_.use_certificate_chain_file(tls.certificate.string(), failed);
     if (failed) return refuse("certificate", tls.certificate);
+    // Otherwise OpenSSL asks for it on the terminal.
+    const auto asked = std::make_shared<bool>(false);
+    context_.set_password_callback(
+        [asked](size_t, asio::ssl::context::password_purpose) { return *asked = true, ""; });
     context_.use_private_key_file(tls.key.string(), asio::ssl::context::pem, failed);
+    if (*asked)
+        return error{format("[registry] key {} cannot be used: it has a passphrase; write it "
+                            "without one (openssl pkey -in KEY -out NEW)",
+                            tls.key.string())};
     if (failed) return refuse("key", tls.key);
     return success();
 }

@@ -85,7 +85,16 @@ public:
         };
         context_.use_certificate_chain_file(certificate, failed);
         check("certificate", certificate);
+        // Otherwise OpenSSL asks for it on the terminal.
+        const auto asked = std::make_shared<bool>(false);
+        context_.set_password_callback(
+            [asked](size_t, ssl::context::password_purpose) { return *asked = true, ""; });
         context_.use_private_key_file(key, ssl::context::pem, failed);
+        if (*asked)
+            throw std::invalid_argument("key " + key +
+                                        " cannot be used: it has a passphrase; write it without "
+                                        "one (openssl pkey -in KEY -out NEW) into a file that "
+                                        "only this user can read");
         check("key", key);
         context_.load_verify_file(ca, failed);
         check("ca", ca);
