@@ -16,6 +16,15 @@ bool is_plain_text(std::string_view text) {
                         [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
+// The part of the key's meaning that explains 0: " (0: all)"; "": there is none.
+std::string meaning_of_zero(const config_key &key) {
+    const size_t place = key.meaning.find("0: ");
+    const bool is_apart = place == 0 || (place != std::string_view::npos && place >= 2 &&
+                                         key.meaning.substr(place - 2, 2) == "; ");
+    if (!is_apart) return "";
+    return format(" ({})", key.meaning.substr(place, key.meaning.find(';', place) - place));
+}
+
 }  // namespace
 
 std::string describe(const node &value) {
@@ -163,7 +172,9 @@ void section_reader::read(const config_key &key, uint64_t &value) {
     const config_value *found = find(key.name);
     if (!found || failed()) return;
     const uint64_t least = key.accepted.least, most = key.accepted.most;
-    const auto wrong = [&] { fail(*found, format("choose from {} to {}", least, most)); };
+    const auto wrong = [&] {
+        fail(*found, format("choose from {} to {}{}", least, most, meaning_of_zero(key)));
+    };
     if (found->value.type == node_type::integer) {  // exact, beyond the precision of a double
         const int64_t whole = found->value.integer;
         if (whole < 0 || static_cast<uint64_t>(whole) < least ||

@@ -70,7 +70,8 @@ result<uint64_t> planner::counted(std::string_view key, uint64_t total_experts,
         bytes ? *bytes / shape.expert_bytes : share_of_experts(share, total_experts);
     if (count != 0) return count;
     if (!bytes)
-        return error{format("{}: [memory] {} = \"{}%\" is less than one of the {} experts of {}",
+        return error{format("{}: [memory] {} = \"{:.6g}%\" is less than one of the {} experts "
+                            "of {}",
                             config_.file.string(), key, share * 100, total_experts, shape.name),
                      true};
     return error{format("{}: [memory] {} = {} is less than one expert of {} ({} bytes)",

@@ -100,6 +100,7 @@ std::string range_text(const tuned_param &param) {
 }
 
 std::string chosen_text(const tuning &found) {
+    if (found.trials.empty()) return "none: no run gave figures";
     if (!found.chosen)
         return format("none: none of {} runs meets {}", found.trials.size(), targets_text(found));
     const trial &chosen = found.trials[*found.chosen];

@@ -31,12 +31,12 @@ std::string foreign_beginning(std::istream &input) {
 
 result<trace_data> convert_stream(std::istream &input, const std::string &name,
                                   const convert_options &options) {
-    log_builder builder(options.half, options.layers);
+    log_builder builder(options.half, options.layers, options.experts);
     line_reader lines(input);
     const status read =
         options.format == "csv" ? read_csv(lines, builder) : read_json_lines(lines, builder);
     if (!read) return error{format("{}:{}: {}", name, lines.number(), read.failure().text)};
-    result<trace_data> trace = builder.finish(options.experts);
+    result<trace_data> trace = builder.finish();
     if (!trace) return error{format("{}:{}: {}", name, lines.number(), trace.failure().text)};
     return trace;
 }

@@ -90,6 +90,10 @@ status log_builder::check_row(const log_row &row) {
                             trace_.top_k)};
     for (size_t k = 0; k < row.experts.size(); ++k) {
         const uint64_t expert = row.experts[k];
+        if (experts_ != 0 && expert >= experts_)
+            return error{format("column expert{}: {} is out of range, the limit is {}: --experts "
+                                "gives {} experts a layer",
+                                k, expert, experts_ - 1, experts_)};
         if (expert >= trace_experts_max)
             return error{format("column expert{}: {} is out of range, the limit is {}", k, expert,
                                 trace_experts_max - 1)};
@@ -156,14 +160,11 @@ status log_builder::add(const log_row &row, bool new_token) {
     return success();
 }
 
-result<trace_data> log_builder::finish(uint32_t experts) {
+result<trace_data> log_builder::finish() {
     if (trace_.tokens == 0) return error{"no row: an empty log makes no trace"};
     if (const status ended = end_token(); !ended) return ended.failure();
-    if (experts != 0 && expert_largest_ >= experts)
-        return error{format("expert {} is out of range, the limit is {} experts a layer",
-                            expert_largest_, experts)};
-    trace_.experts = experts != 0 ? experts : static_cast<uint32_t>(expert_largest_ + 1);
-    if (experts > trace_experts_max || uint64_t{trace_.layers} * trace_.experts > trace_pages_max)
+    trace_.experts = experts_ != 0 ? experts_ : static_cast<uint32_t>(expert_largest_ + 1);
+    if (experts_ > trace_experts_max || uint64_t{trace_.layers} * trace_.experts > trace_pages_max)
         return error{
             format("{} layers of {} experts are above the limit of {} a layer and {} in all",
                    trace_.layers, trace_.experts, trace_experts_max, trace_pages_max)};

@@ -31,8 +31,10 @@ struct layer_range {
 
 class log_builder {
 public:
-    // `kept`: the layers whose rows are used; empty: all.
-    explicit log_builder(bool half, std::vector<layer_range> kept = {}) : kept_(std::move(kept)) {
+    // `kept`: the layers whose rows are used; empty: all. `experts`: of a layer; 0: one more than
+    // the largest id.
+    explicit log_builder(bool half, std::vector<layer_range> kept = {}, uint32_t experts = 0)
+        : kept_(std::move(kept)), experts_(experts) {
         trace_.weights.half = half;
     }
 
@@ -42,8 +44,8 @@ public:
     // Errors name the column and the value, not the line. `new_token`: the row begins a token even
     // if its numbers do not show it.
     status add(const log_row &row, bool new_token);
-    // experts: 0 means one more than the largest id. Requires: no add failed.
-    result<trace_data> finish(uint32_t experts);
+    // Requires: no add failed.
+    result<trace_data> finish();
 
 private:
     status begin_token(const log_row &row);
@@ -52,6 +54,7 @@ private:
     void store(const log_row &row);
 
     std::vector<layer_range> kept_;
+    const uint32_t experts_;
     trace_data trace_;
     std::vector<uint64_t> layers_;  // layer numbers, from the first token
     std::set<std::string> requests_seen_;

@@ -186,6 +186,9 @@ TEST_CASE("a flag is its key") {
     const program_result wrong = runner.run(joined(run_words(trace), {"--seed", "-1"}));
     CHECK(wrong.code == 2);
     CHECK(says(wrong.errors, "--seed: [run] seed is -1; choose from 0"));
+    const program_result all =
+        runner.run(joined(run_words(trace), {"--set", "source.top_k=-1"}));
+    CHECK(says(all.errors, "top_k is -1; choose from 0 to 1048576 (0: all)"));
     // A share of the 24 x 60 experts is their count.
     CHECK(run({"--set", "memory.experts=20%"}) == run({"--set", "memory.experts=288"}));
     CHECK(run({"--set", "memory.experts=\"12.5 %\""}) == run({"--set", "memory.experts=180"}));

@@ -178,7 +178,10 @@ TEST_CASE("wrong CSV rows") {
           "column layer: 1 as number 0 of this token, the first token has 0 there");
     wrong(head + "1,0,1,2,.5,.5\n1,1,1,2,.5,.5\n", "csv", "4", "the first token has 1 layers");
     wrong(head + "1,0,\"1\"2,2,.5,.5\n", "csv", "3", "text behind the closing quote");
-    wrong(head, "csv", "2", "expert 2 is out of range, the limit is 2 experts", 2);
+    // At the row that has it, also if others follow.
+    wrong(head + "1,0,0,1,.5,.5\n", "csv", "2",
+          "column expert1: 2 is out of range, the limit is 1: --experts gives 2 experts a layer",
+          2);
     wrong("token,layer,experts\n0,0,1 2\n1,0,1 2 3\n", "csv", "3",
           "column experts: 3 experts, the first row has 2");
     wrong("token,layer,experts\n0,0,\n", "csv", "2", "no expert is named");
