@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <optional>
 
 #include "core/base/text.h"
@@ -34,8 +35,9 @@ public:
             bytes_ = static_cast<uint64_t>(found.st_size), regular_ = true;
         if (!regular_) return;
         // Most libraries are small. One read instead of one for each table.
-        head_.resize(std::min(bytes_, head_bytes_max));
-        if (!read_file(0, head_.data(), head_.size())) head_.clear();
+        head_bytes_ = std::min(bytes_, head_bytes_max);
+        head_ = std::make_unique_for_overwrite<char[]>(head_bytes_);
+        if (!read_file(0, head_.get(), head_bytes_)) head_bytes_ = 0;
     }
     ~image() {
         if (file_ >= 0) close(file_);
@@ -48,8 +50,8 @@ public:
 
     bool read(uint64_t offset, void *target, uint64_t bytes) const {
         if (offset > bytes_ || bytes_ - offset < bytes) return false;
-        if (offset + bytes > head_.size()) return read_file(offset, target, bytes);
-        if (bytes > 0) std::memcpy(target, head_.data() + offset, bytes);
+        if (offset + bytes > head_bytes_) return read_file(offset, target, bytes);
+        if (bytes > 0) std::memcpy(target, head_.get() + offset, bytes);
         return true;
     }
     template <class Record>
@@ -82,7 +84,8 @@ private:
     int file_;
     bool regular_ = false;
     uint64_t bytes_ = 0;
-    std::vector<char> head_;  // the first bytes of the file
+    std::unique_ptr<char[]> head_;  // the first bytes of the file
+    uint64_t head_bytes_ = 0;
 };
 
 // File offsets of the tables, according to the dynamic segment; 0: none.

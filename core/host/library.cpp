@@ -279,7 +279,7 @@ result<library *> load_library(const std::filesystem::path &file) {
     if (failed) return error{format("cannot be read: {}", failed.message())};
     const auto lock = load_lock();
     for (const auto &known : process().libraries)
-        if (known->content.path == path) return &known->content;
+        if (known->content.path.native() == path.native()) return &known->content;
     auto fresh = std::make_unique<loaded_library>();
     library &content = fresh->content;
     content.path = path;

@@ -76,7 +76,7 @@ struct registry::content {
     std::vector<policy> policies;
     std::vector<refusal> refusals;
     std::vector<waiting_library> waiting;       // in the order of the scan
-    std::set<std::filesystem::path> scanned;    // canonical
+    std::set<std::string> scanned;              // canonical paths
     std::vector<std::filesystem::path> places;  // folders that were scanned, or that contain
                                                 // scanned files
 
@@ -145,7 +145,7 @@ void registry::content::open_bundled(std::string_view name, std::string_view kin
 
 void registry::content::add(const std::filesystem::path &file) {
     std::error_code ignored;
-    if (!scanned.insert(std::filesystem::canonical(file, ignored)).second) return;
+    if (!scanned.insert(std::filesystem::canonical(file, ignored).string()).second) return;
     note_read_file(file);
     if (std::string reason = reason_not_to_open(file); !reason.empty())
         return refuse(file, std::move(reason));
@@ -164,7 +164,7 @@ status registry::content::add_folder(const std::filesystem::path &folder) {
     for (; !failed && entry != end; entry.increment(failed)) {
         if (!nested || !may_have_policies(entry->path())) entry.disable_recursion_pending();
         std::error_code ignored;
-        if (entry->path().extension() == ".so" && entry->is_regular_file(ignored))
+        if (entry->path().native().ends_with(".so") && entry->is_regular_file(ignored))
             files.push_back(entry->path());
     }
     if (failed) return error{format("plugin directory {}: {}", folder.string(), failed.message())};
@@ -172,11 +172,9 @@ status registry::content::add_folder(const std::filesystem::path &folder) {
     const fs::path base = fs::canonical(folder, failed);
     for (const fs::path &file : files) {
         // The names of bundled files are reliable, so their content is not checked.
-        if (!scanned
-                 .insert(nested ? base / file.lexically_relative(folder)
-                                : fs::canonical(file, failed))
-                 .second)
-            continue;
+        const fs::path path =
+            nested ? base / file.lexically_relative(folder) : fs::canonical(file, failed);
+        if (!scanned.insert(path.string()).second) continue;
         if (!nested) note_read_file(file);
         if (nested || may_be_policies(file))
             waiting.push_back({file, nested});
