@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/convert/quantise.h"
+#include "tools/convert/quantise.h"
 #include "core/model/weights.h"
 #include "tests/unit/gguf_files.h"
 

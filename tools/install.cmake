@@ -12,7 +12,7 @@ install(DIRECTORY ${CMAKE_BINARY_DIR}/plugins/ DESTINATION lib/moorage/plugins C
 foreach(folder configs hw_profiles)
   if(IS_DIRECTORY ${CMAKE_SOURCE_DIR}/${folder})
     install(DIRECTORY ${CMAKE_SOURCE_DIR}/${folder} DESTINATION ${CMAKE_INSTALL_DATADIR}/moorage
-      COMPONENT program PATTERN __pycache__ EXCLUDE)
+      COMPONENT program PATTERN __pycache__ EXCLUDE REGEX "hw_profiles/measured/[^/]*/" EXCLUDE)
   endif()
 endforeach()
 install(FILES ${CMAKE_SOURCE_DIR}/README.md ${CMAKE_SOURCE_DIR}/LICENSE ${CMAKE_SOURCE_DIR}/CHANGELOG.md

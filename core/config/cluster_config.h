@@ -161,7 +161,7 @@ struct cluster_config {
     double migration_bytes_per_s = 0;  // limit of each device; 0: what the links leave
     double migration_delay_max = 0.1;  // upper limit: share of the time of demand traffic that
                                        // migration may add
-    uint32_t zone_servers = 0;   // planned together (core/placement/zones.h); 0: all, up to 1,024
+    uint32_t zone_servers = 0;   // planned together (tools/placement/zones.h); 0: all, up to 1,024
     std::filesystem::path plan;  // a plan that `moorage place` wrote; empty: the policy makes one
 };
 

@@ -9,8 +9,8 @@
 #include <span>
 #include <string_view>
 
-#include "core/placement/activation.h"
-#include "core/placement/arrivals.h"
+#include "tools/placement/activation.h"
+#include "tools/placement/arrivals.h"
 
 using namespace moorage::core;
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/base/json.h"
-#include "core/placement/plan.h"
+#include "tools/placement/plan.h"
 #include "tests/unit/small_scene.h"
 
 using namespace moorage::core;

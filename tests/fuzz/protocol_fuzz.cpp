@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/protocol/messages.h"
+#include "tools/protocol/messages.h"
 
 using namespace moorage::core;
 

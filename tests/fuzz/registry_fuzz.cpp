@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "core/base/json.h"
-#include "core/node/plan_record.h"
-#include "core/registry/cluster_registry.h"
-#include "core/registry/etcd_values.h"
+#include "tools/node/plan_record.h"
+#include "tools/registry/cluster_registry.h"
+#include "tools/registry/etcd_values.h"
 
 using namespace moorage::core;
 

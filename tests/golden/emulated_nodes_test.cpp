@@ -8,10 +8,10 @@
 #include <fstream>
 
 #include "core/base/json.h"
-#include "core/cluster/cluster_run.h"
-#include "core/cluster/home_arrivals.h"
+#include "tools/cluster/cluster_run.h"
+#include "tools/cluster/home_arrivals.h"
 #include "core/config/shape_writer.h"
-#include "core/node/node_setup.h"
+#include "tools/node/node_setup.h"
 #include "core/source/trace_record.h"
 #include "tests/golden/node_fixture.h"
 #include "tests/unit/model_files.h"

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/node/load_run.h"
+#include "tools/node/load_run.h"
 #include "tests/golden/node_fixture.h"
 
 namespace moorage::test {

@@ -12,11 +12,11 @@
 #include <set>
 
 #include "core/base/json.h"
-#include "core/cluster/cluster_emulator.h"
-#include "core/cluster/rebalancer.h"
-#include "core/node/plan_leader.h"
-#include "core/registry/etcd_registry.h"
-#include "core/registry/file_registry.h"
+#include "tools/cluster/cluster_emulator.h"
+#include "tools/cluster/rebalancer.h"
+#include "tools/node/plan_leader.h"
+#include "tools/registry/etcd_registry.h"
+#include "tools/registry/file_registry.h"
 #include "tests/golden/node_fixture.h"
 #include "tests/skip.h"
 #include "tests/unit/etcd_fake.h"

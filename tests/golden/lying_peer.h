@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/node/peer_node.h"
+#include "tools/node/peer_node.h"
 #include "tests/unit/loop_wire.h"
 
 namespace moorage::test {

@@ -8,9 +8,9 @@
 #include <cstring>
 
 #include "core/base/text.h"
-#include "core/convert/convert.h"
-#include "core/convert/quantise.h"
-#include "core/convert/recipe.h"
+#include "tools/convert/convert.h"
+#include "tools/convert/quantise.h"
+#include "tools/convert/recipe.h"
 #include "core/execute/cpu/golden_check.h"
 #include "core/model/gguf_config.h"
 #include "core/model/named_parts.h"

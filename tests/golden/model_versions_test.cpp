@@ -10,8 +10,8 @@
 #include <fstream>
 
 #include "core/base/json.h"
-#include "core/convert/convert.h"
-#include "core/convert/gguf_writer.h"
+#include "tools/convert/convert.h"
+#include "tools/convert/gguf_writer.h"
 #include "core/pipeline/run.h"
 #include "tests/unit/toy_machine.h"
 

@@ -12,9 +12,9 @@
 
 #include "core/base/log.h"
 #include "core/base/random.h"
-#include "core/node/fingerprint.h"
-#include "core/node/home.h"
-#include "core/node/peer_node.h"
+#include "tools/node/fingerprint.h"
+#include "tools/node/home.h"
+#include "tools/node/peer_node.h"
 #include "tests/golden/golden_fixture.h"
 #include "tests/unit/loop_wire.h"
 #include "tests/unit/tampering_wire.h"

@@ -2,7 +2,7 @@
 // Method: a home and two nodes in threads of one process, each with an instance of the wire.
 #include <doctest/doctest.h>
 
-#include "core/node/wire_plugin.h"
+#include "tools/node/wire_plugin.h"
 #include "tests/golden/node_fixture.h"
 #include "tests/skip.h"
 

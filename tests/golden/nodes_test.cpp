@@ -6,7 +6,7 @@
 
 #include "core/execute/cpu/kernels.h"
 #include "core/execute/cpu/kernels_vector.h"
-#include "core/node/fingerprint.h"
+#include "tools/node/fingerprint.h"
 #include "tests/golden/node_fixture.h"
 
 namespace nodes_test {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/convert/convert.h"
+#include "tools/convert/convert.h"
 #include "core/model/gguf.h"
 #include "tests/golden/golden_fixture.h"
 #include "tests/unit/gguf_files.h"

@@ -17,7 +17,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "core/cluster/cluster_run.h"
+#include "tools/cluster/cluster_run.h"
 #include "tests/perf/perf_trace.h"
 
 namespace {

@@ -17,9 +17,9 @@
 #include <fstream>
 #include <functional>
 
-#include "core/node/fingerprint.h"
-#include "core/node/peer_node.h"
-#include "core/node/wire_plugin.h"
+#include "tools/node/fingerprint.h"
+#include "tools/node/peer_node.h"
+#include "tools/node/wire_plugin.h"
 #include "core/pipeline/run.h"
 #include "tests/plugin/wire_certificates.h"
 

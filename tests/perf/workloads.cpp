@@ -18,8 +18,8 @@
 #include "core/cache/replay.h"
 #include "core/model/tokenizer.h"
 #include "core/pipeline/run.h"
-#include "core/placement/placement_stage.h"
-#include "core/report/comparison.h"
+#include "tools/placement/placement_stage.h"
+#include "tools/comparison/comparison.h"
 #include "core/source/synth.h"
 
 using work = std::function<void()>;

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "core/cluster/cluster_run.h"
+#include "tools/cluster/cluster_run.h"
 
 namespace joint_emulated_test {
 

@@ -14,7 +14,7 @@
 
 #include "core/base/json.h"
 #include "core/base/text.h"
-#include "core/cluster/cluster_run.h"
+#include "tools/cluster/cluster_run.h"
 #include "core/config/run_config.h"
 #include "core/execute/cpu/kernels_vector.h"
 #include "core/pipeline/run.h"

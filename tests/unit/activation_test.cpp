@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/base/random.h"
-#include "core/placement/activation.h"
-#include "core/placement/arrivals.h"
+#include "tools/placement/activation.h"
+#include "tools/placement/arrivals.h"
 #include "tests/unit/trace_file.h"
 
 namespace activation_test {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/base/random.h"
-#include "core/placement/statistics.h"
+#include "tools/placement/statistics.h"
 #include "tests/unit/small_scene.h"
 
 namespace activation_window_test {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/base/steady_time.h"
-#include "core/registry/etcd_registry.h"
-#include "core/registry/file_registry.h"
+#include "tools/registry/etcd_registry.h"
+#include "tools/registry/file_registry.h"
 #include "tests/unit/toy_machine.h"
 
 namespace moorage::test {

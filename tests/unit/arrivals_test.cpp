@@ -2,7 +2,7 @@
 // choose the experts of their trace or table; equal seeds give equal runs. Method: passes of listed
 // arrivals written out by hand. Moments of drawn arrivals are compared with their process, with
 // bounds of five standard deviations. The trace itself is the reference of the routing.
-#include "core/cluster/arrivals.h"
+#include "tools/cluster/arrivals.h"
 
 #include <doctest/doctest.h>
 

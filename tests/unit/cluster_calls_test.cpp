@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "core/cluster/cluster_emulator.h"
+#include "tools/cluster/cluster_emulator.h"
 #include "tests/unit/small_scene.h"
 
 namespace cluster_calls_test {

@@ -2,7 +2,7 @@
 // fit 80 columns. Runs on one machine may stand beside them. Method: hand-made reports with known
 // lines, the width as a property, and toy runs with times worked by hand.
 #include "core/base/json.h"
-#include "core/report/cluster_comparison.h"
+#include "tools/comparison/cluster_comparison.h"
 
 #include <doctest/doctest.h>
 
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/base/text.h"
-#include "core/cluster/cluster_run.h"
+#include "tools/cluster/cluster_run.h"
 #include "core/report/figures.h"
 #include "toy_machine.h"
 

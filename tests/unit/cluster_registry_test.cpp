@@ -2,7 +2,7 @@
 // while their processes are. One leads. One plan of an epoch wins. Changes are seen. A refused
 // write changes nothing. Method: the same cases over a directory, over a gateway of etcd in this
 // process that cuts, lies and forgets, and over three real members if etcd is installed.
-#include "core/registry/cluster_registry.h"
+#include "tools/registry/cluster_registry.h"
 
 #include <doctest/doctest.h>
 
@@ -12,8 +12,8 @@
 #include "core/base/log.h"
 #include "core/base/random.h"
 #include "core/base/steady_time.h"
-#include "core/registry/etcd_registry.h"
-#include "core/registry/file_registry.h"
+#include "tools/registry/etcd_registry.h"
+#include "tools/registry/file_registry.h"
 #include "tests/skip.h"
 #include "tests/unit/any_registry.h"
 #include "tests/unit/etcd_fake.h"

@@ -1,7 +1,7 @@
 // Goal: a run over a cluster takes the time of the rules, loses no call, and is equal to the byte
 // when repeated. Method: the toy machine on two and three servers, schedules worked by hand;
 // conservation laws on synthetic routing under several placements; calls served while experts move.
-#include "core/cluster/cluster_run.h"
+#include "tools/cluster/cluster_run.h"
 
 #include <doctest/doctest.h>
 
@@ -9,9 +9,9 @@
 #include <fstream>
 #include <numeric>
 
-#include "core/cluster/home_arrivals.h"
-#include "core/cluster/home_requests.h"
-#include "core/placement/scene.h"
+#include "tools/cluster/home_arrivals.h"
+#include "tools/cluster/home_requests.h"
+#include "tools/placement/scene.h"
 #include "core/source/synth.h"
 #include "toy_machine.h"
 

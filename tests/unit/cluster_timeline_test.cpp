@@ -2,7 +2,7 @@
 // work lies within its call. Method: offsets and ways between clocks by hand. Watchers of one
 // process, of which one answers with another clock's times. Three nodes as processes, two of them
 // in time namespaces hours apart. Texts that no node would answer.
-#include "core/node/cluster_timeline.h"
+#include "tools/node/cluster_timeline.h"
 
 #include <doctest/doctest.h>
 
@@ -12,8 +12,8 @@
 
 #include "core/base/log.h"
 #include "core/base/random.h"
-#include "core/node/fingerprint.h"
-#include "core/node/watch.h"
+#include "tools/node/fingerprint.h"
+#include "tools/node/watch.h"
 #include "tests/skip.h"
 #include "tests/unit/local_cluster.h"
 #include "tests/unit/loop_wire.h"

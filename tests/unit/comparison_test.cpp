@@ -10,9 +10,9 @@
 
 #include "core/base/json.h"
 #include "core/base/text.h"
-#include "core/report/comparison.h"
+#include "tools/comparison/comparison.h"
 #include "core/report/figures.h"
-#include "core/report/text_table.h"
+#include "tools/comparison/text_table.h"
 
 namespace comparison_test {
 

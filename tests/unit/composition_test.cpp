@@ -9,9 +9,9 @@
 
 #include <algorithm>
 
-#include "core/cluster/cluster_run.h"
+#include "tools/cluster/cluster_run.h"
 #include "core/pipeline/run.h"
-#include "core/report/comparison.h"
+#include "tools/comparison/comparison.h"
 #include "core/source/synth.h"
 #include "tests/unit/toy_run.h"
 

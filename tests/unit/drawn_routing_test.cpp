@@ -1,7 +1,7 @@
 // Goal: drawn experts are distinct, have the stated frequency, and are the same whenever they are
 // asked for. Method: counts of many draws compared with their frequencies, with bounds of five
 // standard deviations. Certain cases (always, never, equal) are checked exactly.
-#include "core/cluster/drawn_routing.h"
+#include "tools/cluster/drawn_routing.h"
 
 #include <doctest/doctest.h>
 

@@ -23,7 +23,7 @@
 #include "core/base/json.h"
 #include "core/base/steady_time.h"
 #include "core/base/text.h"
-#include "core/registry/etcd_values.h"
+#include "tools/registry/etcd_values.h"
 
 namespace moorage::test {
 

@@ -16,7 +16,7 @@
 
 #include "core/base/json.h"
 #include "core/base/text.h"
-#include "core/registry/etcd_client.h"
+#include "tools/registry/etcd_client.h"
 #include "tests/unit/free_ports.h"
 #include "tests/unit/toy_machine.h"
 

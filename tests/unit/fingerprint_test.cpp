@@ -1,6 +1,6 @@
 // fingerprint_test.cpp - goal: two nodes with different clusters learn which keys differ. Method:
 // lists of servers that differ in names, in addresses, in both, in their order.
-#include "core/node/fingerprint.h"
+#include "tools/node/fingerprint.h"
 
 #include <doctest/doctest.h>
 

@@ -7,7 +7,7 @@
 
 #include "core/base/json.h"
 #include "core/base/log.h"
-#include "core/report/comparison.h"
+#include "tools/comparison/comparison.h"
 #include "tests/unit/toy_run.h"
 
 namespace guard_pipeline_test {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "core/node/links.h"
+#include "tools/node/links.h"
 
 namespace links_test {
 

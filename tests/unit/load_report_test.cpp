@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "core/base/json.h"
-#include "core/node/load_report.h"
+#include "tools/node/load_report.h"
 #include "core/report/figures.h"
 
 namespace load_report_test {

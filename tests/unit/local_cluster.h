@@ -13,7 +13,7 @@
 
 #include "core/base/json.h"
 #include "core/base/text.h"
-#include "core/node/http.h"
+#include "tools/node/http.h"
 #include "tests/unit/free_ports.h"
 #include "tests/unit/program.h"
 

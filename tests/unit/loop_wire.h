@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/base/text.h"
-#include "core/node/wire.h"
+#include "tools/node/wire.h"
 
 namespace moorage::test {
 

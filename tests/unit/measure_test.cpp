@@ -11,7 +11,7 @@
 
 #include "core/config/profile_file.h"
 #include "core/execute/cost_model.h"
-#include "core/report/prediction.h"
+#include "tools/comparison/prediction.h"
 #include "toy_machine.h"
 
 namespace measure_test {

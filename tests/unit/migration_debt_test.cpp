@@ -1,7 +1,7 @@
 // migration_debt_test.cpp - goal: experts that move delay calls by no more than the allowed share,
 // and still move. Method: calls and ranges by hand, in whole milliseconds. On a random link, every
 // range delays the call beside it; compare with a sum made here.
-#include "core/node/migration_debt.h"
+#include "tools/node/migration_debt.h"
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,7 @@
 // parts. Method: small moves worked out by hand; thousands of random pairs of plans. A bookkeeper
 // of the test checks each step, lets copies arrive in random order and refuses to drop copies "in
 // use".
-#include "core/cluster/migration.h"
+#include "tools/cluster/migration.h"
 
 #include <doctest/doctest.h>
 

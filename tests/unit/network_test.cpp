@@ -2,7 +2,7 @@
 // its budgets; nothing is lost and equal runs are equal. Method: schedules worked out by hand on
 // links of one byte a nanosecond; random traffic compared with a reference that goes nanosecond by
 // nanosecond; properties of random traffic with budgets.
-#include "core/cluster/network.h"
+#include "tools/cluster/network.h"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 // node_status_test.cpp - goal: a node reports its status in the forms that others read, and no
 // client can prevent it. Method: snapshots made by hand, with every line checked by the rules of
 // Prometheus' text format; requests right and wrong over real sockets.
-#include "core/node/node_status.h"
+#include "tools/node/node_status.h"
 
 #include <doctest/doctest.h>
 

@@ -15,12 +15,12 @@
 
 #include "core/base/json.h"
 #include "core/base/text.h"
-#include "core/node/node_status.h"
-#include "core/node/page.h"
-#include "core/report/comparison.h"
+#include "tools/node/node_status.h"
+#include "tools/node/page.h"
+#include "tools/comparison/comparison.h"
 #include "core/report/figure_table.h"
-#include "core/report/page.h"
-#include "core/report/page_files.h"
+#include "tools/comparison/page.h"
+#include "tools/comparison/page_files.h"
 #include "tests/skip.h"
 #include "tests/unit/toy_machine.h"
 

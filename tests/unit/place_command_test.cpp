@@ -15,7 +15,7 @@
 #include "core/base/json.h"
 #include "core/config/run_config.h"
 #include "core/report/figures.h"
-#include "core/report/placement_report.h"
+#include "tools/comparison/placement_report.h"
 
 namespace place_command_test {
 

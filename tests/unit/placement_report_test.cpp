@@ -6,9 +6,9 @@
 #include <string>
 
 #include "core/base/json.h"
-#include "core/placement/placement_stage.h"
+#include "tools/placement/placement_stage.h"
 #include "core/report/figures.h"
-#include "core/report/placement_report.h"
+#include "tools/comparison/placement_report.h"
 #include "tests/unit/small_scene.h"
 
 namespace placement_report_test {

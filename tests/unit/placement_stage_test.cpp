@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/placement/placement_stage.h"
+#include "tools/placement/placement_stage.h"
 #include "tests/unit/small_scene.h"
 
 namespace placement_stage_test {

@@ -1,7 +1,7 @@
 // plan_leader_test.cpp - goal: a leader judges a new plan by the members' measurements, not by the
 // file, and reports the policy's facts. Method: a desk and a board of the test; two leaders that
 // differ in one word of a member.
-#include "core/node/plan_leader.h"
+#include "tools/node/plan_leader.h"
 
 #include <doctest/doctest.h>
 

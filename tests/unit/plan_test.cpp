@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "core/base/json.h"
-#include "core/placement/plan.h"
+#include "tools/placement/plan.h"
 #include "tests/unit/small_scene.h"
 
 namespace plan_test {

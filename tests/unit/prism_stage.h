@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/host/registry.h"
-#include "core/placement/placement_stage.h"
+#include "tools/placement/placement_stage.h"
 
 namespace moorage::test {
 

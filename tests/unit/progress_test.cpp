@@ -15,7 +15,7 @@
 
 #include "core/base/text.h"
 #include "core/report/figures.h"
-#include "core/report/progress.h"
+#include "tools/comparison/progress.h"
 #include "tests/skip.h"
 
 namespace progress_test {

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "core/base/random.h"
-#include "core/protocol/crc32c.h"
-#include "core/protocol/frame.h"
-#include "core/protocol/messages.h"
+#include "tools/protocol/crc32c.h"
+#include "tools/protocol/frame.h"
+#include "tools/protocol/messages.h"
 
 namespace protocol_test {
 

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <random>
 
-#include "core/convert/quantise.h"
+#include "tools/convert/quantise.h"
 #include "core/model/weight_values.h"
 #include "tests/skip.h"
 #include "tests/unit/vector_file.h"

@@ -1,6 +1,6 @@
 // real_cluster_test.cpp - goal: the rebalancer's requests become plans that are each sound. Method:
 // the epochs of a small cluster worked out by hand; then random requests, with each epoch checked.
-#include "core/node/real_cluster.h"
+#include "tools/node/real_cluster.h"
 
 #include <doctest/doctest.h>
 

@@ -2,13 +2,13 @@
 // force while every expert can be called. Method: a cluster that is a list of copies. Arrivals come
 // in an order of the test, and copies in use are refused. Its final content is compared with the
 // rebalancer's report.
-#include "core/cluster/rebalancer.h"
+#include "tools/cluster/rebalancer.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
-#include "core/placement/plan.h"
+#include "tools/placement/plan.h"
 #include "tests/unit/prism_stage.h"
 #include "tests/unit/small_scene.h"
 

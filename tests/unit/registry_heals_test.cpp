@@ -14,7 +14,7 @@
 
 #include "core/base/log.h"
 #include "core/base/text.h"
-#include "core/registry/etcd_client.h"
+#include "tools/registry/etcd_client.h"
 #include "tests/unit/any_registry.h"
 #include "tests/unit/etcd_fake.h"
 

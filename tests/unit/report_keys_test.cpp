@@ -8,7 +8,7 @@
 #include <set>
 
 #include "core/base/json.h"
-#include "core/cluster/cluster_run.h"
+#include "tools/cluster/cluster_run.h"
 #include "core/pipeline/run.h"
 #include "core/source/synth.h"
 #include "tests/unit/toy_run.h"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/base/json.h"
-#include "core/cluster/cluster_run.h"
-#include "core/report/comparison.h"
+#include "tools/cluster/cluster_run.h"
+#include "tools/comparison/comparison.h"
 #include "core/report/report_packing.h"
 #include "core/source/trace_write.h"
 

@@ -15,8 +15,8 @@
 
 #include "core/config/run_config.h"
 #include "core/execute/cost_model.h"
-#include "core/placement/radio.h"
-#include "core/placement/scene.h"
+#include "tools/placement/radio.h"
+#include "tools/placement/scene.h"
 #include "core/source/trace.h"
 #include "tests/unit/trace_file.h"
 

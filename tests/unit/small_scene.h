@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "core/placement/scene.h"
+#include "tools/placement/scene.h"
 
 namespace moorage::test {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/node/wire.h"
-#include "core/protocol/frame.h"
+#include "tools/node/wire.h"
+#include "tools/protocol/frame.h"
 
 namespace moorage::test {
 

@@ -11,8 +11,8 @@
 #include "core/base/random.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
-#include "core/report/frontier.h"
-#include "core/report/tuning.h"
+#include "tools/comparison/frontier.h"
+#include "tools/comparison/tuning.h"
 #include "tests/unit/program.h"
 
 namespace tune_test {

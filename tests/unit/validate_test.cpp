@@ -2,7 +2,7 @@
 // by hand to the nanosecond, or listed with a reason. Method: the toy machine and toy engine as
 // files in a folder; tables that break one rule each; the bundled measurements compared with the
 // limits of the emulator.
-#include "core/validate/validation.h"
+#include "tools/validate/validation.h"
 
 #include <cmath>
 #include <filesystem>
@@ -12,7 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "core/base/json.h"
-#include "core/validate/emulated_figure.h"
+#include "tools/validate/emulated_figure.h"
 #include "toy_engine.h"
 #include "toy_machine.h"
 

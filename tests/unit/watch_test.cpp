@@ -1,7 +1,7 @@
 // watch_test.cpp - goal: a node that dies or is stopped is found dead, and one that comes back is
 // alive again. One that was never there is unknown. Method: watchers over a wire within this
 // process, whose answers are swallowed for a while.
-#include "core/node/watch.h"
+#include "tools/node/watch.h"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 #include <chrono>
 
 #include "core/base/log.h"
-#include "core/node/fingerprint.h"
+#include "tools/node/fingerprint.h"
 #include "tests/unit/loop_wire.h"
 #include "tests/unit/tampering_wire.h"
 

@@ -6,7 +6,7 @@
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
-#include "core/report/what_if.h"
+#include "tools/comparison/what_if.h"
 #include "tests/unit/program.h"
 #include "tests/unit/toy_run.h"
 

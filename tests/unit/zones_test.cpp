@@ -1,7 +1,7 @@
 // zones_test.cpp - goal: a cluster in zones is its zones and nothing else. Method: zones of equal
 // servers compared with one cluster of a zone's size, the joined plan cut apart again and compared
 // with the planned ones, and the refusals.
-#include "core/placement/zones.h"
+#include "tools/placement/zones.h"
 
 #include <doctest/doctest.h>
 

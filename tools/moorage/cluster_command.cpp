@@ -7,7 +7,7 @@
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/config/run_config.h"
-#include "core/node/http.h"
+#include "tools/node/http.h"
 #include "core/report/figures.h"
 #include "tools/moorage/cluster_plan.h"
 #include "tools/moorage/cluster_spans.h"

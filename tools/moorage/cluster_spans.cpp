@@ -8,8 +8,8 @@
 #include "core/base/steady_time.h"
 #include "core/base/text.h"
 #include "core/config/run_config.h"
-#include "core/node/cluster_timeline.h"
-#include "core/node/http.h"
+#include "tools/node/cluster_timeline.h"
+#include "tools/node/http.h"
 #include "tools/moorage/output.h"
 
 namespace moorage::tool {

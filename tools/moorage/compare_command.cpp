@@ -10,7 +10,7 @@
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/pipeline/run.h"
-#include "core/report/comparison.h"
+#include "tools/comparison/comparison.h"
 #include "core/report/time_parts.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"

@@ -7,7 +7,7 @@
 #include "core/base/text.h"
 #include "core/pipeline/run.h"
 #include "core/report/figures.h"
-#include "core/report/progress.h"
+#include "tools/comparison/progress.h"
 #include "core/report/substitution.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/model_run.h"

@@ -13,7 +13,7 @@
 #include "core/pipeline/run.h"
 #include "core/pipeline/text_ends.h"
 #include "core/report/figures.h"
-#include "core/report/progress.h"
+#include "tools/comparison/progress.h"
 #include "core/report/substitution.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/model_run.h"

@@ -6,7 +6,7 @@
 
 #include "core/base/json.h"
 #include "core/base/text.h"
-#include "core/convert/convert.h"
+#include "tools/convert/convert.h"
 #include "tools/moorage/output.h"
 #include "tools/moorage/settings.h"
 

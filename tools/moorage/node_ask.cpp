@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "core/base/text.h"
-#include "core/node/load_run.h"
-#include "core/node/node_setup.h"
-#include "core/node/wire_plugin.h"
+#include "tools/node/load_run.h"
+#include "tools/node/node_setup.h"
+#include "tools/node/wire_plugin.h"
 #include "core/pipeline/text_ends.h"
 #include "core/pipeline/texts.h"
 #include "core/report/figures.h"

@@ -3,8 +3,8 @@
 
 #include "core/base/log.h"
 #include "core/base/text.h"
-#include "core/node/home.h"
-#include "core/node/node_process.h"
+#include "tools/node/home.h"
+#include "tools/node/node_process.h"
 #include "core/report/figures.h"
 #include "tools/moorage/output.h"
 

@@ -13,7 +13,7 @@
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/cache/replay_packing.h"
-#include "core/report/progress.h"
+#include "tools/comparison/progress.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
 #include "tools/moorage/settings.h"

@@ -9,7 +9,7 @@
 
 #include "core/base/json_fwd.h"
 #include "core/cache/replay.h"
-#include "core/report/failed_rows.h"
+#include "tools/comparison/failed_rows.h"
 
 namespace moorage::tool {
 

@@ -19,7 +19,7 @@
 #include "core/config/hardware.h"
 #include "core/host/kinds.h"
 #include "core/pipeline/run_hardware.h"
-#include "core/placement/scene.h"
+#include "tools/placement/scene.h"
 #include "tools/moorage/output.h"
 
 namespace moorage::tool {

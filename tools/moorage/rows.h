@@ -10,7 +10,7 @@
 #include <string>
 
 #include "core/base/result.h"
-#include "core/report/failed_rows.h"
+#include "tools/comparison/failed_rows.h"
 #include "tools/moorage/row_file.h"
 
 namespace moorage::tool {

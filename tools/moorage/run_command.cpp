@@ -8,10 +8,10 @@
 
 #include "core/base/json.h"
 #include "core/base/text.h"
-#include "core/cluster/cluster_run.h"
+#include "tools/cluster/cluster_run.h"
 #include "core/pipeline/timeline_sink.h"
-#include "core/report/comparison.h"
-#include "core/report/progress.h"
+#include "tools/comparison/comparison.h"
+#include "tools/comparison/progress.h"
 #include "core/report/timeline.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"

@@ -11,7 +11,7 @@
 #include "core/config/stage_policy.h"
 #include "core/pipeline/own_routing.h"
 #include "core/pipeline/prepare.h"
-#include "core/report/progress.h"
+#include "tools/comparison/progress.h"
 #include "core/report/report_packing.h"
 #include "tools/moorage/rows.h"
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "core/base/result.h"
-#include "core/cluster/cluster_run.h"
+#include "tools/cluster/cluster_run.h"
 #include "core/config/run_config.h"
-#include "core/report/failed_rows.h"
+#include "tools/comparison/failed_rows.h"
 #include "tools/moorage/row_file.h"
 
 namespace moorage::tool {

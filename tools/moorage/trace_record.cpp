@@ -9,7 +9,7 @@
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/pipeline/run.h"
-#include "core/report/progress.h"
+#include "tools/comparison/progress.h"
 #include "core/source/trace_record.h"
 #include "tools/moorage/model_run.h"
 #include "tools/moorage/output.h"

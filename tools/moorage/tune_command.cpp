@@ -8,7 +8,7 @@
 
 #include "core/base/json.h"
 #include "core/base/text.h"
-#include "core/report/frontier.h"
+#include "tools/comparison/frontier.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
 #include "tools/moorage/settings.h"

@@ -5,8 +5,8 @@
 #include <limits>
 #include <string>
 
-#include "core/cluster/cluster_run.h"
-#include "core/report/tuning.h"
+#include "tools/cluster/cluster_run.h"
+#include "tools/comparison/tuning.h"
 
 namespace moorage::tool {
 

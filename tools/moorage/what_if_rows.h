@@ -1,8 +1,8 @@
 // what_if_rows.h - a configuration's runs with more of each resource.
 #pragma once
 
-#include "core/cluster/cluster_run.h"
-#include "core/report/what_if.h"
+#include "tools/cluster/cluster_run.h"
+#include "tools/comparison/what_if.h"
 
 namespace moorage::tool {
 
