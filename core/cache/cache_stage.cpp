@@ -72,7 +72,7 @@ bool cache_stage::find_victims(uint32_t pool, uint32_t layer, uint32_t count, in
     const moorage_room room{sizeof(room), 0, pool, layer, count, cause};
     victims_.assign(count, MOORAGE_NONE);
     const uint32_t returned_count =
-        policy_.call(entry_point::victims, policy_.cache->victims, &room, victims_.data());
+        policy_.call(entry_point::cache_victims, policy_.cache->victims, &room, victims_.data());
     if (returned_count > count &&
         !faults_.report(policy_.name(),
                         format("{} victims given where {} were asked", returned_count, count)))
@@ -141,21 +141,21 @@ bool cache_stage::load(std::span<const uint32_t> pages, int32_t cause, bool at_o
         const uint32_t victim = pool_full ? victims_[next_victim++] : MOORAGE_NONE;
         const moorage_admission admission{sizeof(admission), 0, page, victim, segments, cause};
         if (cache.admit != nullptr &&
-            policy_.call(entry_point::admit, cache.admit, &admission) == 0) {
+            policy_.call(entry_point::cache_admit, cache.admit, &admission) == 0) {
             ++refused_;
             continue;
         }
         if (pool_full) {
             ledger_.replace(victim);
             if (cache.on_evict != nullptr)
-                policy_.call(entry_point::on_evict, cache.on_evict, victim, cause);
+                policy_.call(entry_point::cache_on_evict, cache.on_evict, victim, cause);
         } else {
             --free_slots;
             ledger_.admit(page);
         }
         if (at_once) ledger_.land(page, MOORAGE_WHOLE);
         if (cache.on_load != nullptr)
-            policy_.call(entry_point::on_load, cache.on_load, page, segments, cause);
+            policy_.call(entry_point::cache_on_load, cache.on_load, page, segments, cause);
         placements[i] = {page, victim, true};
     }
     return true;
@@ -172,7 +172,7 @@ void cache_stage::evict_all(std::vector<uint32_t> &evicted) {
 void cache_stage::evict(uint32_t page, int32_t cause) {
     ledger_.evict(page);
     if (policy_.cache->on_evict != nullptr)
-        policy_.call(entry_point::on_evict, policy_.cache->on_evict, page, cause);
+        policy_.call(entry_point::cache_on_evict, policy_.cache->on_evict, page, cause);
 }
 
 bool cache_stage::give_up(uint32_t layer, std::vector<uint32_t> &evicted) {
@@ -181,7 +181,7 @@ bool cache_stage::give_up(uint32_t layer, std::vector<uint32_t> &evicted) {
     const moorage_room room{sizeof(room), 0, pool, layer, used, MOORAGE_ADVICE};
     victims_.assign(used, MOORAGE_NONE);
     const uint32_t returned_count =
-        policy_.call(entry_point::give_up, policy_.cache->give_up, &room, victims_.data());
+        policy_.call(entry_point::cache_give_up, policy_.cache->give_up, &room, victims_.data());
     for (uint32_t i = 0; i < std::min(returned_count, used); ++i) {
         const uint32_t page = victims_[i];
         if (can_be_victim(ledger_, pool, page, {})) {
@@ -198,7 +198,7 @@ void cache_stage::put(uint32_t page) {
     ledger_.admit(page);
     ledger_.land(page, MOORAGE_WHOLE);
     if (policy_.cache->on_load != nullptr)
-        policy_.call(entry_point::on_load, policy_.cache->on_load, page, MOORAGE_WHOLE,
+        policy_.call(entry_point::cache_on_load, policy_.cache->on_load, page, MOORAGE_WHOLE,
                      MOORAGE_MIGRATION);
 }
 
@@ -217,7 +217,7 @@ bool cache_stage::fill(uint32_t pool, std::vector<uint32_t> &loaded) {
                             asked_count,  MOORAGE_BUDGET};
     victims_.assign(asked_count, MOORAGE_NONE);
     const uint32_t returned_count =
-        policy_.call(entry_point::fill, cache.fill, &room, victims_.data());
+        policy_.call(entry_point::cache_fill, cache.fill, &room, victims_.data());
     std::string error;
     if (returned_count > asked_count)
         error = format("{} pages given to fill {} slots", returned_count, asked_count);
@@ -241,7 +241,7 @@ bool cache_stage::fill(uint32_t pool, std::vector<uint32_t> &loaded) {
         ledger_.admit(page);
         ledger_.expect_kept(page, static_cast<uint8_t>(segments));
         if (cache.on_load != nullptr)
-            policy_.call(entry_point::on_load, cache.on_load, page, segments, MOORAGE_BUDGET);
+            policy_.call(entry_point::cache_on_load, cache.on_load, page, segments, MOORAGE_BUDGET);
         loaded.push_back(page);
     }
     return true;

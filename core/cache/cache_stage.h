@@ -65,7 +65,7 @@ private:
     // Whether the policy keeps a page that the host would take.
     bool policy_holds(uint32_t page) const {
         return policy_.cache->hold != nullptr &&
-               policy_.call(entry_point::hold, policy_.cache->hold, page) != 0;
+               policy_.call(entry_point::cache_hold, policy_.cache->hold, page) != 0;
     }
     uint32_t first_evictable(uint32_t pool, std::span<const uint32_t> taken, bool spares) const;
     // Fills victims_ with `count` checked victims of the pool, in order (fewer if there are no

@@ -209,7 +209,7 @@ std::optional<replay_result> replay_run::run_fast() {
                                    ledger_.hand_over().used,
                                    outcomes.data()};
         note_step(MOORAGE_NONE, reader.first());  // and those after it
-        policy_->call(entry_point::replay, policy_->replayer->replay, &batch);
+        policy_->call(entry_point::replay_replay, policy_->replayer->replay, &batch);
         if (!faults_.fatal().empty()) return std::nullopt;
         if (!account.follow(reader.experts(), outcomes.data(), reader.count())) return std::nullopt;
         report_progress(uint64_t{reader.count()} * reader.token_requests());
@@ -301,7 +301,7 @@ bool replay_run::take_step(cache_stage &stage, const moorage_step *lent_step, mo
     }
     add_scores(step, arrays);
     if (policy_->observer != nullptr && policy_->observer->observe != nullptr)
-        policy_->call(entry_point::observe, policy_->observer->observe, lent_step);
+        policy_->call(entry_point::observer_observe, policy_->observer->observe, lent_step);
     const std::span placed(arrays.placed.data(), arrays.missing.size());
     if (!stage.load(arrays.missing, MOORAGE_DEMAND, true, placed)) return false;
     if (shape_.width > 1)

@@ -175,8 +175,8 @@ bool dispatch_stage::assign(const layer_step &step, std::vector<step_item> &item
     table_->behind_backlog_ns = behind_backlog_ns;
     table_->host_scores = view.host_distinct_scores ? scores_lent_ : nullptr;
     const uint32_t assigned =
-        policy_.call(entry_point::assign, policy_.dispatch->assign, step.lent(), table_lent_,
-                     item_devices_.data(), order_.data());
+        policy_.call(entry_point::dispatch_assign, policy_.dispatch->assign, step.lent(),
+                     table_lent_, item_devices_.data(), order_.data());
     if (assigned == 0) {
         faults_.note_no_advice(policy_.name());
         assign_default();

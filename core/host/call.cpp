@@ -29,49 +29,16 @@ constexpr call_name call_names[] = {
     {entry_point::activate, "activate", ""},
     {entry_point::deactivate, "deactivate", ""},
     {entry_point::reset, "reset", ""},
-    {entry_point::observe, "observe", ""},  // observers always have another kind
-    {entry_point::select, "select", "router"},
-    {entry_point::victims, "victims", "cache"},
-    {entry_point::admit, "admit", "cache"},
-    {entry_point::on_load, "on_load", "cache"},
-    {entry_point::on_evict, "on_evict", "cache"},
-    {entry_point::fill, "fill", "cache"},
-    {entry_point::hold, "hold", "cache"},
-    {entry_point::give_up, "give_up", "cache"},
-    {entry_point::replay, "replay", "cache"},
-    {entry_point::budget_plan, "plan", "budget"},
-    {entry_point::budget_interval, "interval", "budget"},
-    {entry_point::horizon, "horizon", "prefetch"},
-    {entry_point::prediction, "prediction", "prefetch"},
-    {entry_point::predict, "predict", "prefetch"},
-    {entry_point::prefetch_plan, "plan", "prefetch"},
-    {entry_point::prefetch_outcome, "outcome", "prefetch"},
-    {entry_point::assign, "assign", "dispatch"},
-    {entry_point::dispatch_outcome, "outcome", "dispatch"},
-    {entry_point::submit, "submit", "transport"},
-    {entry_point::cancel, "cancel", "transport"},
-    {entry_point::promote, "promote", "transport"},
-    {entry_point::next, "next", "transport"},
-    {entry_point::placement_plan, "plan", "placement"},
-    {entry_point::adopt, "adopt", "placement"},
-    {entry_point::facts, "facts", ""},
-    {entry_point::thread, "thread", ""},
-    {entry_point::wire_open, "open", "wire"},
-    {entry_point::wire_listen, "listen", "wire"},
-    {entry_point::wire_connect, "connect", "wire"},
-    {entry_point::wire_send, "send", "wire"},
-    {entry_point::wire_poll, "poll", "wire"},
-    {entry_point::wire_wake, "wake", "wire"},
-    {entry_point::wire_release, "release", "wire"},
-    {entry_point::wire_close, "close", "wire"},
-    {entry_point::wire_pace, "pace", "wire"},
-    {entry_point::wire_remember, "remember", "wire"},
-    {entry_point::wire_forget, "forget", "wire"},
+#define MOORAGE_CALL(member, table, function, kind, ...) \
+    {entry_point::table##_##function, #function, kind},
+    MOORAGE_CALLS(MOORAGE_CALL)
+#undef MOORAGE_CALL
+        {entry_point::thread, "thread", ""},
 };
 constexpr bool in_order() {
     for (size_t i = 0; i < std::size(call_names); ++i)
         if (static_cast<size_t>(call_names[i].call) != i) return false;
-    return std::size(call_names) == static_cast<size_t>(entry_point::wire_forget) + 1;
+    return std::size(call_names) == entry_points;
 }
 static_assert(in_order(), "call_names has one line per entry, in its order");
 

@@ -6,14 +6,18 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
+#include "core/host/policy_calls.h"
+
 namespace moorage::core {
 
-// The calls, named as in the headers of the SDK. `none`: no policy is at work. `constructors`: a
-// library is being opened, including whatever the loader runs. `thread`: no call, but a thread that
-// a library started.
+// The calls of a policy: those of its library and of every policy, then those of its tables, as
+// cache_victims and budget_plan. `none`: no policy is at work. `constructors`: a library is being
+// opened, including whatever the loader runs. `thread`: no call, but a thread that a library
+// started.
 enum class entry_point : uint32_t {
     none,
     constructors,
@@ -27,45 +31,12 @@ enum class entry_point : uint32_t {
     activate,
     deactivate,
     reset,
-    observe,
-    select,
-    victims,
-    admit,
-    on_load,
-    on_evict,
-    fill,
-    hold,
-    give_up,
-    replay,
-    budget_plan,
-    budget_interval,
-    horizon,
-    prediction,
-    predict,
-    prefetch_plan,
-    prefetch_outcome,
-    assign,
-    dispatch_outcome,
-    submit,
-    cancel,
-    promote,
-    next,
-    placement_plan,
-    adopt,
-    facts,
-    thread,
-    wire_open,  // from here on: calls of wires
-    wire_listen,
-    wire_connect,
-    wire_send,
-    wire_poll,
-    wire_wake,
-    wire_release,
-    wire_close,
-    wire_pace,
-    wire_remember,
-    wire_forget
+#define MOORAGE_CALL(member, table, function, ...) table##_##function,
+    MOORAGE_CALLS(MOORAGE_CALL)
+#undef MOORAGE_CALL
+        thread
 };
+inline constexpr size_t entry_points = static_cast<size_t>(entry_point::thread) + 1;
 std::string_view name_of(entry_point call);  // "victims", "plan", ...
 std::string_view kind_of(entry_point call);  // "cache", ...; "" for calls of any kind
 

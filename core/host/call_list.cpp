@@ -1,7 +1,7 @@
 // call_list.cpp - reads the tables of an instance slot by slot.
 #include "core/host/call_list.h"
 
-#include <initializer_list>
+#include <utility>
 
 #include "core/base/text.h"
 
@@ -15,61 +15,23 @@ struct no_future final : future_view {
     void rewind() override {}
 };
 
-struct slot {
-    std::string_view name;
-    bool filled;
-};
-kind_calls calls_of(std::string_view kind, std::initializer_list<slot> slots) {
-    kind_calls calls{kind, {}, {}};
-    for (const slot &slot : slots) (slot.filled ? calls.found : calls.absent).push_back(slot.name);
-    return calls;
-}
-
 }  // namespace
 
 std::vector<kind_calls> list_calls(const instance &instance) {
     std::vector<kind_calls> calls;
-    if (instance.router) calls.push_back(calls_of("router", {{"select", true}}));
-    if (const auto *t = instance.cache)
-        calls.push_back(calls_of("cache", {{"victims", true},
-                                           {"admit", t->admit != nullptr},
-                                           {"on_load", t->on_load != nullptr},
-                                           {"on_evict", t->on_evict != nullptr},
-                                           {"fill", t->fill != nullptr},
-                                           {"hold", t->hold != nullptr},
-                                           {"give_up", t->give_up != nullptr}}));
-    if (const auto *t = instance.budget)
-        calls.push_back(calls_of("budget", {{"plan", true}, {"interval", t->interval != nullptr}}));
-    if (const auto *t = instance.prefetch)
-        calls.push_back(calls_of("prefetch", {{"horizon", t->horizon != nullptr},
-                                              {"predict", t->predict != nullptr},
-                                              {"plan", true},
-                                              {"outcome", t->outcome != nullptr},
-                                              {"prediction", t->prediction != nullptr}}));
-    if (const auto *t = instance.dispatch)
-        calls.push_back(
-            calls_of("dispatch", {{"assign", true}, {"outcome", t->outcome != nullptr}}));
-    if (const auto *t = instance.placement)
-        calls.push_back(calls_of("placement", {{"plan", true}, {"adopt", t->adopt != nullptr}}));
-    if (instance.transport)
-        calls.push_back(calls_of(
-            "transport", {{"submit", true}, {"cancel", true}, {"promote", true}, {"next", true}}));
-    if (const auto *t = instance.wire)
-        calls.push_back(calls_of("wire", {{"open", true},
-                                          {"listen", true},
-                                          {"connect", true},
-                                          {"send", true},
-                                          {"poll", true},
-                                          {"wake", true},
-                                          {"release", true},
-                                          {"close", true},
-                                          {"pace", t->pace != nullptr},
-                                          {"remember", t->remember != nullptr},
-                                          {"forget", t->forget != nullptr}}));
-    if (instance.observer) calls.push_back(calls_of("observer", {{"observe", true}}));
-    if (instance.facts) calls.push_back(calls_of("facts", {{"facts", true}}));
-    if (instance.replayer && (instance.replayer->flags & MOORAGE_REPLAY_DERIVED) == 0)
-        calls.push_back(calls_of("replay", {{"replay", true}}));
+#define MOORAGE_CALL(member, name, function, ...) \
+    (table->function ? listed.found : listed.absent).push_back(#function);
+#define MOORAGE_TABLE(member, name, id, last)                                       \
+    if (const auto *const table = instance.member) {                                \
+        kind_calls listed{#name, {}, {}};                                           \
+        MOORAGE_CALLS_OF_##member(MOORAGE_CALL) calls.push_back(std::move(listed)); \
+    }
+    MOORAGE_TABLES(MOORAGE_TABLE)
+#undef MOORAGE_CALL
+#undef MOORAGE_TABLE
+    // Not a call of the policy if a wrapper derived it from the others.
+    if (instance.replayer && (instance.replayer->flags & MOORAGE_REPLAY_DERIVED) != 0)
+        std::erase_if(calls, [](const kind_calls &listed) { return listed.kind == "replay"; });
     return calls;
 }
 

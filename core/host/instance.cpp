@@ -45,38 +45,32 @@ const char *status_name(int32_t code) {
     }
 }
 
-// Ends with the last required function of the table. A plugin's table is at least this long.
+// The requirements of each table, from its header. `bytes`: up to the last required function. A
+// plugin's table is at least this long.
 template <class Table>
-constexpr uint32_t required_bytes = sizeof(Table);
-template <>
-constexpr uint32_t required_bytes<moorage_cache> = offsetof(moorage_cache, admit);
-template <>
-constexpr uint32_t required_bytes<moorage_budget> = offsetof(moorage_budget, interval);
-template <>
-constexpr uint32_t required_bytes<moorage_prefetch> = offsetof(moorage_prefetch, outcome);
-template <>
-constexpr uint32_t required_bytes<moorage_dispatch> = offsetof(moorage_dispatch, outcome);
-template <>
-constexpr uint32_t required_bytes<moorage_placement> = offsetof(moorage_placement, adopt);
-template <>
-constexpr uint32_t required_bytes<moorage_wire> = offsetof(moorage_wire, pace);
+struct required_of;
+#define MOORAGE_CALL(member, name, function, kind, tag, need) &&(requirement::need || t.function)
+#define MOORAGE_TABLE(member, name, id, last)                                                  \
+    template <>                                                                                \
+    struct required_of<moorage_##member> {                                                     \
+        static constexpr size_t bytes = offsetof(moorage_##member, last) + sizeof(void (*)()); \
+        static bool are_there(const moorage_##member &t) {                                     \
+            return true MOORAGE_CALLS_OF_##member(MOORAGE_CALL);                               \
+        }                                                                                      \
+    };
+namespace requirement {
+constexpr bool required = false, optional = true;
+}
+MOORAGE_TABLES(MOORAGE_TABLE)
+#undef MOORAGE_CALL
+#undef MOORAGE_TABLE
 
-bool has_required(const moorage_observer &t) { return t.observe; }
-bool has_required(const moorage_facts &t) { return t.facts; }
-bool has_required(const moorage_replayer &t) { return t.replay; }
-bool has_required(const moorage_router &t) { return t.select; }
-bool has_required(const moorage_cache &t) { return t.victims; }
-bool has_required(const moorage_budget &t) { return t.plan; }
-bool has_required(const moorage_prefetch &t) { return t.plan; }
-bool has_required(const moorage_dispatch &t) { return t.assign; }
-bool has_required(const moorage_transport &t) {
-    return t.submit && t.cancel && t.promote && t.next;
+// Functions of which a policy has both or none.
+template <class Table>
+bool has_whole_pairs(const Table &) {
+    return true;
 }
-bool has_required(const moorage_placement &t) { return t.plan; }
-bool has_required(const moorage_wire &t) {
-    return t.open && t.listen && t.connect && t.send && t.poll && t.wake && t.release && t.close &&
-           !t.remember == !t.forget;
-}
+bool has_whole_pairs(const moorage_wire &t) { return !t.remember == !t.forget; }
 
 }  // namespace
 
@@ -89,17 +83,7 @@ struct instance::content {
     moorage_plugin calls{};  // the plugin's own struct, completed
     moorage_limits limits{};
     bool active = false;
-    moorage_observer observer{};
-    moorage_facts facts{};
-    moorage_replayer replayer{};
-    moorage_router router{};
-    moorage_cache cache{};
-    moorage_budget budget{};
-    moorage_prefetch prefetch{};
-    moorage_dispatch dispatch{};
-    moorage_transport transport{};
-    moorage_placement placement{};
-    moorage_wire wire{};
+    table_copies tables;
 
     content(policy_caller &calling, const policy &policy, library &library,
             const environment &environment)
@@ -189,11 +173,11 @@ status instance::content::find(const char *id, Table &table, const Table *&targe
         std::memcpy(&bytes, answer, sizeof(bytes));
         return bytes;
     });
-    if (size < required_bytes<Table> || size > record_size_max)
+    if (size < required_of<Table>::bytes || size > record_size_max)
         return error{format("{}: table {} has size {}, expected {} or more; set its size",
-                            host.label, id, size, required_bytes<Table>)};
+                            host.label, id, size, required_of<Table>::bytes)};
     table = caller.read(entry_point::get_interface, [&] { return completed<Table>(answer); });
-    if (!has_required(table))
+    if (!required_of<Table>::are_there(table) || !has_whole_pairs(table))
         return error{format("{}: table {} lacks a required function", host.label, id)};
     target = &table;
     return success();
@@ -218,19 +202,11 @@ result<std::unique_ptr<instance>> instance::create(const policy &policy, const s
             "policy or a trace as source",
             c.host.label)};
     if (auto done = c.make(); !done) return done.failure();
-    for (const status &found :
-         {c.find(MOORAGE_INTERFACE_OBSERVER, c.observer, created->observer),
-          c.find(MOORAGE_INTERFACE_FACTS, c.facts, created->facts),
-          c.find(MOORAGE_INTERFACE_REPLAY, c.replayer, created->replayer),
-          c.find(MOORAGE_INTERFACE_ROUTER, c.router, created->router),
-          c.find(MOORAGE_INTERFACE_CACHE, c.cache, created->cache),
-          c.find(MOORAGE_INTERFACE_BUDGET, c.budget, created->budget),
-          c.find(MOORAGE_INTERFACE_PREFETCH, c.prefetch, created->prefetch),
-          c.find(MOORAGE_INTERFACE_DISPATCH, c.dispatch, created->dispatch),
-          c.find(MOORAGE_INTERFACE_TRANSPORT, c.transport, created->transport),
-          c.find(MOORAGE_INTERFACE_PLACEMENT, c.placement, created->placement),
-          c.find(MOORAGE_INTERFACE_WIRE, c.wire, created->wire)})
-        if (!found) return found.failure();
+#define MOORAGE_TABLE(member, name, id, last)                                      \
+    if (const status found = c.find(id, c.tables.member, created->member); !found) \
+        return found.failure();
+    MOORAGE_TABLES(MOORAGE_TABLE)
+#undef MOORAGE_TABLE
     return created;
 }
 
@@ -289,7 +265,7 @@ result<std::vector<fact>> instance::state_facts() {
     const std::string &label = content_->host.label;
     std::vector<moorage_fact> records(facts_max);
     uint32_t count = 0;
-    const status done = control(entry_point::facts, [&](moorage_plugin *plugin) {
+    const status done = control(entry_point::facts_facts, [&](moorage_plugin *plugin) {
         count = facts->facts(plugin, records.data(), facts_max);
         return MOORAGE_OK;
     });
@@ -299,7 +275,7 @@ result<std::vector<fact>> instance::state_facts() {
             format("{}: facts returned {}, and there was room for {}", label, count, facts_max)};
     for (uint32_t i = 0; i < count; ++i) {
         const char *text = records[i].plugin_name;
-        const std::string_view name = content_->caller.read(entry_point::facts, [&] {
+        const std::string_view name = content_->caller.read(entry_point::facts_facts, [&] {
             return text ? std::string_view(text, strnlen(text, name_max + 1)) : std::string_view();
         });
         if (name.empty() || name.size() > name_max || std::isnan(records[i].value))

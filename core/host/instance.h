@@ -15,15 +15,8 @@
 #include "core/base/result.h"
 #include "core/base/setting.h"
 #include "core/host/policy_caller.h"
+#include "core/host/policy_tables.h"
 #include "core/host/registry.h"
-#include "moorage/budget.h"
-#include "moorage/cache.h"
-#include "moorage/dispatch.h"
-#include "moorage/placement.h"
-#include "moorage/prefetch.h"
-#include "moorage/router.h"
-#include "moorage/transport.h"
-#include "moorage/wire.h"
 
 namespace moorage::core {
 
@@ -48,7 +41,8 @@ struct environment {
     std::string_view kind = {};   // the kind that the policy runs as, for its log; "": any
 };
 
-class instance {
+// Its tables are complete: a null function is one that the policy does not have.
+class instance : public policy_tables {
 public:
     // Checks every setting against the declaration. An unknown key names the nearest one, a value
     // out of range names its limits, and both name the place. `settings` holds policy parameters
@@ -62,8 +56,8 @@ public:
     // Resets the policy, its random stream and its future. Requires: active.
     void reset();
 
-    // Calls a function of one of the tables below. Every policy call of a run goes this way.
-    //   policy.call(entry_point::victims, policy.cache->victims, &room, pages)
+    // Calls a function of one of the tables. Every policy call of a run goes this way.
+    //   policy.call(entry_point::cache_victims, policy.cache->victims, &room, pages)
     template <class Answer, class... Parameters, class... Arguments>
     Answer call(entry_point which, Answer (*function)(moorage_plugin *, Parameters...),
                 Arguments... arguments) {
@@ -87,19 +81,6 @@ public:
     void time_calls(entry_times *times) { caller_.times = times; }
     // Parameters with their values, in declaration order.
     const std::vector<std::pair<std::string, setting_value>> &parameters() const;
-
-    // Null: the instance is not of this kind. Optional functions in a table may be null.
-    const moorage_observer *observer = nullptr;
-    const moorage_facts *facts = nullptr;
-    const moorage_replayer *replayer = nullptr;
-    const moorage_router *router = nullptr;
-    const moorage_cache *cache = nullptr;
-    const moorage_budget *budget = nullptr;
-    const moorage_prefetch *prefetch = nullptr;
-    const moorage_dispatch *dispatch = nullptr;
-    const moorage_transport *transport = nullptr;
-    const moorage_placement *placement = nullptr;
-    const moorage_wire *wire = nullptr;
 
     // While it lives, the calling thread counts as inside a [step] call to any instance
     // (thread-check).

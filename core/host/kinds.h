@@ -5,13 +5,16 @@
 #include <string>
 #include <string_view>
 
+#include "core/host/policy_calls.h"
+
 namespace moorage::core {
 
-inline constexpr std::string_view kinds[] = {"router",   "cache",     "budget",    "prefetch",
-                                             "dispatch", "placement", "transport", "wire"};
+#define MOORAGE_KIND(name) #name,
+inline constexpr std::string_view kinds[] = {MOORAGE_KINDS(MOORAGE_KIND)};
+#undef MOORAGE_KIND
 // The kinds that are stages of a run. A wire carries messages between processes. It has a section,
 // too: nodes use it, and an emulated cluster ignores it.
-inline constexpr std::span<const std::string_view> stage_kinds(kinds, 7);
+inline constexpr std::span<const std::string_view> stage_kinds(kinds, stage_kind_count);
 // The cache of host memory. It is also of kind "cache" but has its own section.
 inline constexpr std::string_view host_cache_stage = "cache.host";
 // "cache" -> "moorage.cache/1"; full ids stay unchanged.

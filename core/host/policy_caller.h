@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 #include "core/host/call.h"
@@ -15,8 +16,6 @@
 #include "moorage/module.h"
 
 namespace moorage::core {
-
-inline constexpr size_t entry_points = static_cast<size_t>(entry_point::wire_forget) + 1;
 
 // The host's time inside one policy, by function.
 struct entry_times {
@@ -82,13 +81,27 @@ public:
     }
 
 private:
-    // The [control] calls of the tables. Placement's come through instance::control().
-    static constexpr bool outside_of_steps(entry_point which) {
-        return which == entry_point::budget_plan || which == entry_point::budget_interval ||
-               which == entry_point::horizon || which == entry_point::prediction ||
-               which == entry_point::fill;
+    enum class thread_tag : uint8_t { step, control, any };
+    struct tagged_call {
+        bool is_control, is_wire;
+    };
+    // Placement's [control] calls come through instance::control().
+    static constexpr tagged_call tag_of(entry_point which) {
+        switch (which) {
+#define MOORAGE_CALL(member, table, function, kind, tag, need) \
+    case entry_point::table##_##function:                      \
+        return {thread_tag::tag == thread_tag::control, std::string_view(kind) == "wire"};
+            MOORAGE_CALLS(MOORAGE_CALL)
+#undef MOORAGE_CALL
+            default:
+                return {};
+        }
     }
-    static constexpr bool of_wire(entry_point which) { return which >= entry_point::wire_open; }
+    // Calls of a wire are [control], too, but there are many: what they change is not looked at.
+    static constexpr bool outside_of_steps(entry_point which) {
+        return tag_of(which).is_control && !tag_of(which).is_wire;
+    }
+    static constexpr bool of_wire(entry_point which) { return tag_of(which).is_wire; }
     template <bool All, class Answer, class... Parameters, class... Arguments>
     Answer raw(entry_point which, Answer (*function)(Parameters...), Arguments... arguments) {
         const policy_call at_work(owner, which);

@@ -170,7 +170,7 @@ bool pipeline::choose(layer_report &report) {
 
 void pipeline::observe() {
     for (instance *policy : observers_)
-        policy->call(entry_point::observe, policy->observer->observe, step_.lent());
+        policy->call(entry_point::observer_observe, policy->observer->observe, step_.lent());
 }
 
 // A transfer has ended: its content is there, and its owner is told.

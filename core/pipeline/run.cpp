@@ -349,7 +349,7 @@ status runner::activate() {
     const instance &prefetch = *policies_.by_stage().prefetch;
     const moorage_prefetch &ahead = *prefetch.prefetch;
     if (ahead.horizon &&
-        policies_.by_stage().prefetch->call(entry_point::horizon, ahead.horizon) != 0 &&
+        policies_.by_stage().prefetch->call(entry_point::prefetch_horizon, ahead.horizon) != 0 &&
         !ahead.predict && source_->predictions_max() == 0)
         warn(
             format("{}: {} has no predictions, so prefetch policy {} is told of none and brings "

@@ -31,12 +31,15 @@ prefetch_stage::prefetch_stage(instance &policy, fault_log &faults, const memori
       predictions_max_(source.predictions_max()),
       entry_pages_(devices_) {
     const uint32_t wanted_horizon =
-        policy.prefetch->horizon ? policy.call(entry_point::horizon, policy.prefetch->horizon) : 0;
+        policy.prefetch->horizon
+            ? policy.call(entry_point::prefetch_horizon, policy.prefetch->horizon)
+            : 0;
     horizon_ = capacity == 0 ? 0 : std::min(wanted_horizon, source.layers());
     if (horizon_ == 0) return;
     const size_t experts = source.experts();
     if (policy.prefetch->prediction) {
-        const uint32_t kind = policy.call(entry_point::prediction, policy.prefetch->prediction);
+        const uint32_t kind =
+            policy.call(entry_point::prefetch_prediction, policy.prefetch->prediction);
         from_resident_ = source.predict_from(kind) && kind == MOORAGE_FROM_RESIDENT;
     }
     entries_.reserve(2 * size_t{capacity});
@@ -191,9 +194,9 @@ void prefetch_stage::forecast(const layer_step &step, const pass &tokens) {
             unwrapped_layer < layer_count ? unwrapped_layer : unwrapped_layer - layer_count;
         layer_prediction prediction{layer_experts_.data(), layer_scores_.data(), 0};
         if (policy_.prefetch->predict) {
-            prediction.count =
-                policy_.call(entry_point::predict, policy_.prefetch->predict, step.lent(), layer,
-                             distance, expert_count, layer_experts_.data(), layer_scores_.data());
+            prediction.count = policy_.call(
+                entry_point::prefetch_predict, policy_.prefetch->predict, step.lent(), layer,
+                distance, expert_count, layer_experts_.data(), layer_scores_.data());
             if (const std::string error = prediction_error(layer, prediction.count);
                 !error.empty()) {
                 faults_.report(policy_.name(), error);

@@ -123,8 +123,9 @@ bool router_stage::select(layer_step &step, source &source, const pass &tokens,
     moorage_route route{sizeof(route), 0, step.routed.data(), step.routed_weights.data(),
                         step.routed_classes.data()};
     const uint32_t routed_count =
-        ask_policy ? policy_.call(entry_point::select, policy_.router->select, step.lent(), &route)
-                   : 0;
+        ask_policy
+            ? policy_.call(entry_point::router_select, policy_.router->select, step.lent(), &route)
+            : 0;
     // One check finds the usual result of a step.
     const bool known_flags = (route.flags & ~uint32_t{MOORAGE_ROUTE_RENORMALISE}) == 0;
     const bool repeats_model =

@@ -68,7 +68,7 @@ uint32_t transport_stage::add_record(owner owned_by, uint32_t link, uint32_t pag
 void transport_stage::offer(uint32_t id, owner owned_by, uint32_t link, uint32_t page,
                             uint64_t bytes) {
     const moorage_transfer transfer{sizeof(transfer), 0, id, link, cause_of(owned_by), page, bytes};
-    policy_.call(entry_point::submit, policy_.transport->submit, &transfer);
+    policy_.call(entry_point::transport_submit, policy_.transport->submit, &transfer);
     fill_link(link);
 }
 
@@ -114,7 +114,8 @@ void transport_stage::promote(uint32_t id) {
         lanes_[record.link].backlog_bytes += record.bytes - record.moved_bytes;
     record.owned_by = owner::demand;
     if (!record.held)
-        policy_.call(entry_point::promote, policy_.transport->promote, id, int32_t{MOORAGE_DEMAND});
+        policy_.call(entry_point::transport_promote, policy_.transport->promote, id,
+                     int32_t{MOORAGE_DEMAND});
     else if (supply_ && is_h2d(record.link))
         supply_->promote(record.page);
 }
@@ -126,7 +127,7 @@ void transport_stage::cancel(uint32_t id) {
     if (record.held)
         std::erase(held_, id);
     else
-        policy_.call(entry_point::cancel, policy_.transport->cancel, id);
+        policy_.call(entry_point::transport_cancel, policy_.transport->cancel, id);
     if (!is_ahead(record.owned_by))
         lanes_[record.link].backlog_bytes -= record.bytes - record.moved_bytes;
     record.live = record.under_way_bytes() != 0;
@@ -180,7 +181,7 @@ bool transport_stage::send_one(uint32_t link) {
     if (faults_.ended()) return false;
     lane &lane = lanes_[link];
     moorage_piece piece{sizeof(piece), MOORAGE_NONE, 0};
-    if (!policy_.call(entry_point::next, policy_.transport->next, link, &piece)) {
+    if (!policy_.call(entry_point::transport_next, policy_.transport->next, link, &piece)) {
         // Nothing may wait while the link idles, or the run would never end.
         if (lane.backlog_bytes == 0 || lane.count != 0) return false;
         piece = replacement(link);

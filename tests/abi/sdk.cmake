@@ -81,6 +81,13 @@ else()
   set_tests_properties(abi_layout_rust PROPERTIES SKIP_REGULAR_EXPRESSION "skipped")
 endif()
 
+# A kind more, in a copy of the tree.
+find_package(Python3 3.9 COMPONENTS Interpreter QUIET)
+if(Python3_Interpreter_FOUND)
+  add_test(NAME toy_kind COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/toy_kind --build ${CMAKE_BINARY_DIR}
+    --c++ ${CMAKE_CXX_COMPILER} --rustc=${abi_rustc})
+endif()
+
 # Every template, as `plugins new` would write it and with the one-line command of its first lines;
 # template_test loads what comes out.
 set(abi_templates ${abi_work}/templates)

@@ -186,7 +186,8 @@ TEST_CASE("clock and thread-check answer what is true at the time") {
     // A call of a table that is no step.
     const moorage_room room{sizeof(room), 0, 0, 0, 1, MOORAGE_BUDGET};
     uint32_t answer = 0;
-    REQUIRE(instance->call(core::entry_point::fill, instance->cache->fill, &room, &answer) == 1);
+    REQUIRE(instance->call(core::entry_point::cache_fill, instance->cache->fill, &room, &answer) ==
+            1);
     CHECK(answer == 1);
     {
         const core::in_control mark = instance->marked();

@@ -45,7 +45,8 @@ ending run_policy(const std::function<void()> &deed, supervision options = {}) {
     return run_supervised(
         [&](const sender &) {
             note_step(3, 17);
-            const policy_call at_work(owner_of("mine", "cache", "./mine.so"), entry_point::victims);
+            const policy_call at_work(owner_of("mine", "cache", "./mine.so"),
+                                      entry_point::cache_victims);
             deed();
             return 0;
         },
@@ -185,7 +186,7 @@ TEST_CASE("a call that does not come back is ended and named") {
             [&](const sender &) {
                 board->call_limit_ms = 200;
                 const policy_call at_work(owner_of("mine", "router", "./mine.so"),
-                                          entry_point::select);
+                                          entry_point::router_select);
                 deed();
                 return 0;
             },
@@ -265,7 +266,7 @@ TEST_CASE("a call on the thread beside is watched, whatever the one that works c
                     deed();
                 });
                 for (;;) {
-                    { const policy_call at_work(busy, entry_point::victims); }
+                    { const policy_call at_work(busy, entry_point::cache_victims); }
                     std::this_thread::sleep_for(std::chrono::milliseconds(1));
                 }
                 return 0;
@@ -288,7 +289,7 @@ TEST_CASE("many short calls are not one long call") {
             board->call_limit_ms = 200;
             const uint32_t mine = owner_of("mine", "cache", "./mine.so");
             for (int i = 0; i < 30; ++i) {
-                const policy_call at_work(mine, entry_point::victims);
+                const policy_call at_work(mine, entry_point::cache_victims);
                 std::this_thread::sleep_for(std::chrono::milliseconds(20));
             }
             return 0;
@@ -302,7 +303,7 @@ TEST_CASE("without a policy at work it is moorage's own fault") {
         [](const sender &) {
             {
                 const policy_call finished_call(owner_of("mine", "cache", "./mine.so"),
-                                                entry_point::victims);
+                                                entry_point::cache_victims);
             }
             std::raise(SIGSEGV);
             return 0;

@@ -183,7 +183,7 @@ bool placement_stage::adopt(const weighed_move &move) {
     table.host_cluster = &cluster, table.host_demand = &demand;
     table.host_current = shown.current.data(), table.host_candidate = candidate.data();
     uint32_t answer = 0;
-    const status done = policy_->control(entry_point::adopt, [&](moorage_plugin *plugin) {
+    const status done = policy_->control(entry_point::placement_adopt, [&](moorage_plugin *plugin) {
         answer = policy_->placement->adopt(plugin, &table);
         return MOORAGE_OK;
     });

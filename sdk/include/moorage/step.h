@@ -70,7 +70,7 @@ MOORAGE_ASSERT(sizeof(moorage_step) == 168, "moorage_step layout");
 typedef struct moorage_observer {
     uint32_t size;
     uint32_t flags; /* 0 */
-    /* Receives the whole chosen set, hits and misses alike. [step] */
+    /* Receives the whole chosen set, hits and misses alike. Required. [step] */
     void (*observe)(moorage_plugin *plugin, const moorage_step *step);
 } moorage_observer;
 MOORAGE_ASSERT(sizeof(moorage_observer) == 16, "moorage_observer layout");

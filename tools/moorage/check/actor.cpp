@@ -24,10 +24,7 @@ class hosted final : public actor {
 public:
     explicit hosted(std::unique_ptr<core::instance> instance) : instance_(std::move(instance)) {
         plugin = instance_->plugin();
-        observer = instance_->observer, facts = instance_->facts, replayer = instance_->replayer;
-        router = instance_->router, cache = instance_->cache;
-        budget = instance_->budget, prefetch = instance_->prefetch, dispatch = instance_->dispatch;
-        transport = instance_->transport, placement = instance_->placement, wire = instance_->wire;
+        static_cast<core::policy_tables &>(*this) = *instance_;
     }
     status activate(const moorage_limits &limits) override { return instance_->activate(limits); }
     void deactivate() override { instance_->deactivate(); }
@@ -81,17 +78,9 @@ public:
             return error{services_.last_error};
         }
         calls_ = core::completed<moorage_plugin>(plugin);
-        observer = find(MOORAGE_INTERFACE_OBSERVER, tables_.observer);
-        facts = find(MOORAGE_INTERFACE_FACTS, tables_.facts);
-        replayer = find(MOORAGE_INTERFACE_REPLAY, tables_.replayer);
-        router = find(MOORAGE_INTERFACE_ROUTER, tables_.router);
-        cache = find(MOORAGE_INTERFACE_CACHE, tables_.cache);
-        budget = find(MOORAGE_INTERFACE_BUDGET, tables_.budget);
-        prefetch = find(MOORAGE_INTERFACE_PREFETCH, tables_.prefetch);
-        dispatch = find(MOORAGE_INTERFACE_DISPATCH, tables_.dispatch);
-        transport = find(MOORAGE_INTERFACE_TRANSPORT, tables_.transport);
-        placement = find(MOORAGE_INTERFACE_PLACEMENT, tables_.placement);
-        wire = find(MOORAGE_INTERFACE_WIRE, tables_.wire);
+#define MOORAGE_TABLE(member, name, id, last) member = find(id, tables_.member);
+        MOORAGE_TABLES(MOORAGE_TABLE)
+#undef MOORAGE_TABLE
         return core::success();
     }
     status activate(const moorage_limits &limits) override {
@@ -158,19 +147,7 @@ private:
     fenced<char> host_, residency_, limits_, clock_, random_, residency_service_, costs_service_,
         future_;
     moorage_plugin calls_{};
-    struct {
-        moorage_observer observer;
-        moorage_facts facts;
-        moorage_replayer replayer;
-        moorage_router router;
-        moorage_cache cache;
-        moorage_budget budget;
-        moorage_prefetch prefetch;
-        moorage_dispatch dispatch;
-        moorage_transport transport;
-        moorage_placement placement;
-        moorage_wire wire;
-    } tables_{};
+    core::table_copies tables_;
 };
 
 }  // namespace

@@ -12,7 +12,7 @@
 
 namespace moorage::check {
 
-class actor {
+class actor : public core::policy_tables {
 public:
     virtual ~actor() = default;
     virtual core::status activate(const moorage_limits &limits) = 0;
@@ -25,17 +25,6 @@ public:
     moorage_plugin *plugin = nullptr;
     uint32_t owner = 0;  // on the board of calls
     bool lossy = false;  // MOORAGE_POLICY_LOSSY
-    const moorage_observer *observer = nullptr;
-    const moorage_facts *facts = nullptr;
-    const moorage_replayer *replayer = nullptr;
-    const moorage_router *router = nullptr;
-    const moorage_cache *cache = nullptr;
-    const moorage_budget *budget = nullptr;
-    const moorage_prefetch *prefetch = nullptr;
-    const moorage_dispatch *dispatch = nullptr;
-    const moorage_transport *transport = nullptr;
-    const moorage_placement *placement = nullptr;
-    const moorage_wire *wire = nullptr;
 };
 
 // An instance as every run makes it.

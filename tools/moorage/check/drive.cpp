@@ -87,7 +87,7 @@ void driver::run() {
     step_.experts = world_.options.experts;
     step_.top_k = world_.options.top_k;
     if (policy_.prefetch && policy_.prefetch->horizon) {
-        control(core::entry_point::horizon,
+        control(core::entry_point::prefetch_horizon,
                 [&] { horizon_ = policy_.prefetch->horizon(policy_.plugin); });
         if (horizon_ > world_.options.layers)
             blame(fault::range,
@@ -96,7 +96,7 @@ void driver::run() {
     }
     if (policy_.prefetch && policy_.prefetch->prediction) {
         uint32_t source_kind = 0;
-        control(core::entry_point::prediction,
+        control(core::entry_point::prefetch_prediction,
                 [&] { source_kind = policy_.prefetch->prediction(policy_.plugin); });
         if (source_kind > MOORAGE_FROM_RESIDENT)
             blame(fault::range, format("prediction is {}, the last kind is {}", source_kind,
@@ -130,7 +130,7 @@ void driver::run_step(uint32_t round, uint32_t layer) {
     for (uint32_t i = 0; i < step_.distinct_count; ++i)
         world_.state[first + step_.host_distinct[i]] |= MOORAGE_STATE_PINNED;
     if (policy_.observer)
-        call(core::entry_point::observe,
+        call(core::entry_point::observer_observe,
              [&] { policy_.observer->observe(policy_.plugin, &step_); });
     if (policy_.dispatch) dispatch();
     if (policy_.cache) load_missing();
@@ -197,7 +197,7 @@ void driver::route() {
     moorage_route routing{sizeof(routing), 0, route_experts_.last(count),
                           route_weights_.last(count), route_classes_.last(count)};
     uint32_t got = 0;
-    call(core::entry_point::select,
+    call(core::entry_point::router_select,
          [&] { got = policy_.router->select(policy_.plugin, &step_, &routing); });
     record_decision(got);
     if (got == 0) return;

@@ -52,7 +52,7 @@ void driver::find_victims(uint32_t pool, uint32_t layer, uint32_t count, int32_t
     const moorage_room room{sizeof(room), 0, pool, layer, count, cause};
     uint32_t *victims = victims_.last(count), got = 0;
     std::fill_n(victims, count, MOORAGE_NONE);
-    call(core::entry_point::victims,
+    call(core::entry_point::cache_victims,
          [&] { got = policy_.cache->victims(policy_.plugin, &room, victims); });
     record_decision(got);
     if (got > count) {
@@ -107,7 +107,7 @@ void driver::load(uint32_t page, uint32_t victim, bool full) {
     uint32_t admitted = 1;
     if (cache.admit) {
         const moorage_admission ask{sizeof(ask), 0, page, victim, MOORAGE_WHOLE, MOORAGE_DEMAND};
-        call(core::entry_point::admit, [&] { admitted = cache.admit(policy_.plugin, &ask); });
+        call(core::entry_point::cache_admit, [&] { admitted = cache.admit(policy_.plugin, &ask); });
         record_decision(admitted);
     }
     if (!admitted) return;
@@ -129,7 +129,7 @@ void driver::load(uint32_t page, uint32_t victim, bool full) {
     // Some arrive in the second version, so a policy that reads bits must read the right ones.
     if (world_.options.disturb && page % 3 == 0) state |= 1u << MOORAGE_STATE_VERSION_SHIFT;
     if (cache.on_load)
-        call(core::entry_point::on_load,
+        call(core::entry_point::cache_on_load,
              [&] { cache.on_load(policy_.plugin, page, MOORAGE_WHOLE, MOORAGE_DEMAND); });
 }
 
@@ -145,7 +145,7 @@ void driver::fill_pools() {
         const moorage_room room{sizeof(room), 0, pool, layer, free, MOORAGE_BUDGET};
         uint32_t *pages = victims_.last(free), got = 0;
         std::fill_n(pages, free, MOORAGE_NONE);
-        control(core::entry_point::fill,
+        control(core::entry_point::cache_fill,
                 [&] { got = policy_.cache->fill(policy_.plugin, &room, pages); });
         record_decision(got);
         if (got > free)
@@ -162,7 +162,7 @@ void driver::fill_pools() {
             world_.state[page] = MOORAGE_WHOLE;
             ++world_.used[pool];
             if (policy_.cache->on_load)
-                call(core::entry_point::on_load, [&] {
+                call(core::entry_point::cache_on_load, [&] {
                     policy_.cache->on_load(policy_.plugin, page, MOORAGE_WHOLE, MOORAGE_BUDGET);
                 });
         }
@@ -194,14 +194,14 @@ void driver::evict(uint32_t page, int32_t cause) {
     world_.state[page] &= ~(in_slot | MOORAGE_STATE_VERSION);
     --world_.used[world_.pool_of_page(page)];
     if (policy_.cache->on_evict)
-        call(core::entry_point::on_evict,
+        call(core::entry_point::cache_on_evict,
              [&] { policy_.cache->on_evict(policy_.plugin, page, cause); });
 }
 
 bool driver::is_held(uint32_t page) {
     if (!policy_.cache->hold) return false;
     uint32_t is_held_back = 0;
-    call(core::entry_point::hold,
+    call(core::entry_point::cache_hold,
          [&] { is_held_back = policy_.cache->hold(policy_.plugin, page); });
     record_decision(is_held_back);
     return is_held_back != 0;
@@ -214,7 +214,7 @@ void driver::give_up() {
     const moorage_room room{sizeof(room), 0, pool, step_.layer, used, MOORAGE_ADVICE};
     uint32_t *pages = victims_.last(used), got = 0;
     std::fill_n(pages, used, MOORAGE_NONE);
-    call(core::entry_point::give_up,
+    call(core::entry_point::cache_give_up,
          [&] { got = policy_.cache->give_up(policy_.plugin, &room, pages); });
     record_decision(got);
     if (got > used)

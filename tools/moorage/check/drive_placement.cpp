@@ -122,7 +122,7 @@ void driver::collect_facts(fence arrays) {
     for (const uint32_t capacity : {32u, 1u, 0u}) {
         fenced<moorage_fact> facts(capacity, arrays);
         uint32_t count = 0;
-        control(core::entry_point::facts,
+        control(core::entry_point::facts_facts,
                 [&] { count = policy_.facts->facts(policy_.plugin, facts.data(), capacity); });
         record_decision(count);
         if (options_.check_fences && !facts.intact())
@@ -171,7 +171,7 @@ void driver::ask_adoption(cluster_world &cluster, const std::vector<moorage_copy
                draw_.one_in(4) ? 0 : 0.002,
                300};
     uint32_t answer = 0;
-    control(core::entry_point::adopt,
+    control(core::entry_point::placement_adopt,
             [&] { answer = policy_.placement->adopt(policy_.plugin, &move[0]); });
     record_decision(answer);
     if (answer > 1) blame(fault::range, format("adopt answers {}, expected 0 or 1", answer));

@@ -90,7 +90,7 @@ uint32_t driver::forecast(uint32_t target, uint32_t offset) {
     uint32_t *experts = forecast_experts_.last(capacity), got = 0;
     float *scores = forecast_scores_.last(capacity);
     if (policy_.prefetch->predict) {
-        call(core::entry_point::predict, [&] {
+        call(core::entry_point::prefetch_predict, [&] {
             got = policy_.prefetch->predict(policy_.plugin, &step_, layer, target + 1, capacity,
                                             experts, scores);
         });
@@ -301,7 +301,7 @@ void driver::dispatch() {
     uint32_t *devices = devices_.last(count), *order = device_order_.last(count), got = 0;
     std::fill_n(devices, count, 0u);
     std::iota(order, order + count, 0u);
-    call(core::entry_point::assign,
+    call(core::entry_point::dispatch_assign,
          [&] { got = policy_.dispatch->assign(policy_.plugin, &step_, &items, devices, order); });
     record_decision(got);
     if (got != 0 && got != count)
@@ -333,7 +333,7 @@ void driver::report_outcomes(const moorage_items &items) {
 void driver::take_piece(uint32_t link) {
     moorage_piece piece{sizeof(piece), MOORAGE_NONE, 0};
     uint32_t got = 0;
-    call(core::entry_point::next,
+    call(core::entry_point::transport_next,
          [&] { got = policy_.transport->next(policy_.plugin, link, &piece); });
     record_decision(got);
     link_idle_ = got == 0;
@@ -364,12 +364,14 @@ void driver::transport_events() {
             const moorage_transfer t{sizeof(t),          0,     id,
                                      transfer.link,      cause, draw_.below(world_.page_count()),
                                      transfer.left_bytes};
-            call(core::entry_point::submit, [&] { transport.submit(policy_.plugin, &t); });
+            call(core::entry_point::transport_submit,
+                 [&] { transport.submit(policy_.plugin, &t); });
         } else if (transfer.live && draw_.one_in(12)) {
-            call(core::entry_point::cancel, [&] { transport.cancel(policy_.plugin, id); });
+            call(core::entry_point::transport_cancel,
+                 [&] { transport.cancel(policy_.plugin, id); });
             transfer.live = false;
         } else if (transfer.live && draw_.one_in(8)) {
-            call(core::entry_point::promote,
+            call(core::entry_point::transport_promote,
                  [&] { transport.promote(policy_.plugin, id, MOORAGE_DEMAND); });
         }
     }

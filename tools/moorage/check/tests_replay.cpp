@@ -66,7 +66,7 @@ public:
                                       state_.data(),
                                       used_.data(),
                                       outcomes.data() + first_entry};
-            const core::policy_call running_call(policy.owner, core::entry_point::replay);
+            const core::policy_call running_call(policy.owner, core::entry_point::replay_replay);
             const core::instance::stepping mark;
             policy.replayer->replay(policy.plugin, &part);
             token += count;
