@@ -23,6 +23,7 @@
 #include "core/execute/golden_report.h"
 #include "core/execute/measure.h"
 #include "core/execute/model_compute.h"
+#include "core/execute/node_compute.h"
 #include "core/execute/operations.h"
 #include "core/model/golden.h"
 #include "core/model/model.h"
@@ -83,10 +84,14 @@ struct executor_module {
     result<std::shared_ptr<model_compute>> (*compute)(const model &model, uint32_t threads,
                                                       arithmetic mode,
                                                       const compute_limits &limits) = nullptr;
+    // For nodes. Null: no node computes with this executor.
+    const node_arithmetic *node = nullptr;
 };
 
 // All of them, in the order of `executors`.
 std::span<const executor_module *const> executor_modules();
 const executor_module &module_of(const executor_kind &kind);
+// The arithmetic of nodes: that of the first executor that has one.
+const node_arithmetic &node_arithmetic_of();
 
 }  // namespace moorage::core

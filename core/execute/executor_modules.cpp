@@ -1,6 +1,7 @@
 // executor_modules.cpp - the list of executors. The one place that knows all of them.
 #include "core/execute/executor_module.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace moorage::core {
@@ -15,6 +16,10 @@ static_assert(std::size(modules) == std::size(executors));
 }  // namespace
 
 std::span<const executor_module *const> executor_modules() { return modules; }
+
+const node_arithmetic &node_arithmetic_of() {
+    return *(*std::ranges::find_if(modules, [](const auto *module) { return module->node; }))->node;
+}
 
 const executor_module &module_of(const executor_kind &kind) { return *modules[&kind - executors]; }
 

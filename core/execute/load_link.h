@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/base/result.h"
-#include "core/execute/cpu/thread_pool.h"
+#include "core/execute/thread_pool.h"
 #include "core/execute/executor.h"
 #include "core/execute/expert_reader.h"
 #include "core/execute/side_thread.h"

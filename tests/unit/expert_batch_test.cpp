@@ -85,7 +85,7 @@ TEST_CASE("together as each alone, bit by bit") {
                     call.output = {entry.alone.data(), hidden};
                     kernel(call);
                 }
-                batch(items);
+                batch.compute(items);
                 for (const caller &entry : callers)
                     CHECK(std::memcmp(entry.outputs.data(), entry.alone.data(),
                                       entry.alone.size() * sizeof(float)) == 0);
@@ -93,7 +93,7 @@ TEST_CASE("together as each alone, bit by bit") {
         }
     }
     choose_vector_target("");
-    batch({});
+    batch.compute({});
 }
 
 }  // namespace expert_batch_test

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/base/memory_block.h"
-#include "core/execute/cpu/thread_pool.h"
+#include "core/execute/thread_pool.h"
 #include "tests/unit/model_files.h"
 
 namespace machine_limits_test {

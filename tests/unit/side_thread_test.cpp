@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/random.h"
-#include "core/execute/cpu/measure_models.h"
+#include "core/execute/measure_models.h"
 #include "core/execute/load_link.h"
 #include "core/model/segment.h"
 

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/execute/cpu/thread_pool.h"
+#include "core/execute/thread_pool.h"
 
 namespace moorage::core::thread_pool_test {
 namespace {

@@ -16,7 +16,7 @@
 #include <string>
 
 #include "core/base/result.h"
-#include "core/execute/cpu/thread_pool.h"
+#include "core/execute/thread_pool.h"
 
 namespace moorage::core {
 

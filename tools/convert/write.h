@@ -9,7 +9,7 @@
 #include "core/base/atomic_file.h"
 #include "core/base/result.h"
 #include "tools/convert/target.h"
-#include "core/execute/cpu/thread_pool.h"
+#include "core/execute/thread_pool.h"
 
 namespace moorage::core {
 

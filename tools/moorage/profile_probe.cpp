@@ -7,9 +7,8 @@
 
 #include "core/base/finite.h"
 #include "core/base/text.h"
-#include "core/execute/cpu/kernels_vector.h"
-#include "core/execute/cpu/measure_models.h"
-#include "core/execute/cpu/measure_timing.h"
+#include "core/execute/measure_models.h"
+#include "core/execute/measure_timing.h"
 #include "core/pipeline/run.h"
 #include "core/report/time_parts.h"
 #include "core/source/model_source.h"
@@ -122,7 +121,8 @@ static void measure_draws(double budget_s, measured_machine &machine) {
 static status measure_few(uint32_t hidden, double seconds, uint32_t threads,
                           measured_machine &machine) {
     constexpr uint32_t few = 4;
-    static_assert(few <= STREAM_TOKENS_MAX && window % few == 0);
+    static_assert(window % few == 0);
+    if (machine.few_tokens < few) return success();
     probe small(threads);
     if (const status done = small.make(hidden, top_k); !done) return done.failure();
     small.config().executor = machine.executor;
@@ -134,7 +134,6 @@ static status measure_few(uint32_t hidden, double seconds, uint32_t threads,
         took_seconds[pass_tokens != 1] = report.value().ttft_ms.p50 / 1000 * pass_tokens / window;
     }
     const double further = (took_seconds[1] - took_seconds[0]) / layers / (few - 1);
-    machine.few_tokens = STREAM_TOKENS_MAX;
     machine.few_layers.push_back({small.layer_bytes(), std::max(further, 1e-9)});
     return success();
 }

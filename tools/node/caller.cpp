@@ -17,7 +17,7 @@ constexpr uint64_t wait_ns_max = 50'000'000;  // limit of one wait, so that the 
 
 }  // namespace
 
-caller::caller(peer_node &node, cpu_model &compute, bool own_disk)
+caller::caller(peer_node &node, node_compute &compute, bool own_disk)
     : node_(node),
       plan_(node.plan()),
       compute_(compute),

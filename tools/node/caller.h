@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "core/execute/cpu/cpu_model.h"
+#include "core/execute/node_compute.h"
 #include "core/execute/operations.h"
 #include "core/execute/peers.h"
 #include "core/execute/side_work.h"
@@ -60,7 +60,7 @@ public:
     static constexpr uint64_t pause_ns_min = 100'000'000, pause_ns_max = 10'000'000'000;
 
     // Borrowed. own_disk: experts that nobody else computes are computed here.
-    caller(peer_node &node, cpu_model &compute, bool own_disk);
+    caller(peer_node &node, node_compute &compute, bool own_disk);
     ~caller() override;
 
     // Sends a second copy of a call that takes longer than the 99th percentile to another holder
@@ -139,7 +139,7 @@ private:
 
     peer_node &node_;
     const node_plan &plan_;
-    cpu_model &compute_;
+    node_compute &compute_;
     const bool own_disk_;
     const uint32_t count_;  // servers of the cluster
     lent_vector<uint8_t> distances_;

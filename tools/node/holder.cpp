@@ -5,6 +5,7 @@
 
 #include "core/base/log.h"
 #include "core/base/text.h"
+#include "core/execute/executor_module.h"
 
 namespace moorage::core {
 
@@ -24,7 +25,7 @@ holder::holder(const model &model, thread_pool &pool, const node_plan &plan,
       experts_(experts),
       links_(connections),
       spans_(spans),
-      expert_batch_(model.config(), pool),
+      joined_experts_(node_arithmetic_of().join(model.config(), pool)),
       activations_(plan.pages()) {}
 
 bool holder::arrived(link &sender, const frame &message, uint64_t wire_message) {
@@ -216,7 +217,7 @@ void holder::compute() {
         figures_.experts += call.body.experts.size();
         figures_.queued_ns += began_ns - call.arrived_ns;
     }
-    expert_batch_(items_);
+    joined_experts_->compute(items_);
     ++figures_.batches;
     figures_.calls += batch_.size();
     figures_.joined += batch_.size() > 1 ? batch_.size() : 0;

@@ -8,9 +8,10 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <vector>
 
-#include "core/execute/cpu/expert_batch.h"
+#include "core/execute/node_compute.h"
 #include "core/model/model.h"
 #include "tools/node/expert_store.h"
 #include "tools/node/links.h"
@@ -72,7 +73,7 @@ private:
     const expert_store &experts_;
     links &links_;
     span_log &spans_;
-    expert_batch expert_batch_;
+    const std::unique_ptr<joined_experts> joined_experts_;
     std::deque<received_call> waiting_;
     uint64_t waiting_rows_ = 0;
     std::vector<received_call> batch_;

@@ -9,7 +9,7 @@
 #include "core/base/text.h"
 #include "core/base/visible.h"
 #include "core/dispatch/machine_table.h"
-#include "core/execute/cpu/cpu_executor.h"
+#include "core/execute/executor_module.h"
 #include "core/host/call.h"
 #include "core/pipeline/composition.h"
 #include "core/pipeline/pipeline.h"
@@ -97,7 +97,7 @@ private:
     std::unique_ptr<stop_watch> stops_;
     std::unique_ptr<model_source> source_;
     run_hardware hardware_;
-    std::unique_ptr<cpu_model> compute_;
+    std::unique_ptr<node_compute> compute_;
     std::unique_ptr<caller> caller_;
     uint32_t capacity_ = 0, transfers_ = 0;
     uint64_t epoch_ = 0;         // of the plan that kept_ is of
@@ -105,7 +105,7 @@ private:
     bool behind_ = false;        // a page that is to go was in use
     std::unique_ptr<demand_counter> demand_;
     std::unique_ptr<ledger> ledger_;
-    std::unique_ptr<cpu_executor> executor_;
+    std::unique_ptr<executor> executor_;
     policy_set policies_;
     std::unique_ptr<pipeline> pipeline_;
 };
@@ -168,11 +168,11 @@ status home_run::make_compute() {
     if (const status loaded = hardware_.load(config_); !loaded) return loaded;
     const model &model = *opened_->loaded_model;
     hardware_.price(shape_of(model, node_.plan().model_name), source_->context_max() / 2 + 1);
-    auto compute = cpu_model::create(model, pool_,
-                                     {.tokens_max = source_->tokens_max(),
-                                      .streams = source_->streams(),
-                                      .context_max = source_->context_max(),
-                                      .outputs_max = source_->outputs_max()});
+    auto compute = node_arithmetic_of().compute(model, pool_,
+                                                {.tokens_max = source_->tokens_max(),
+                                                 .streams = source_->streams(),
+                                                 .context_max = source_->context_max(),
+                                                 .outputs_max = source_->outputs_max()});
     if (!compute) return compute.failure();
     compute_ = std::move(*compute);
     source_->connect(*compute_);
@@ -193,14 +193,13 @@ status home_run::make_store() {
     ledger_ = std::make_unique<ledger>(
         layers, experts, std::vector<uint32_t>{capacity_},
         std::make_unique<arena>(layers, experts, 1, capacity_, pipeline::staging_slots));
-    auto executor = cpu_executor::create({.source_model = opened_->loaded_model.get(),
-                                          .compute = compute_.get(),
-                                          .places = &ledger_->rows(),
-                                          .transfers_max = transfers_,
-                                          .in_place = true,
-                                          .beside = caller_.get()});
-    if (!executor) return executor.failure();
-    executor_ = std::move(*executor);
+    auto created = node_arithmetic_of().create({.computed_model = opened_->loaded_model.get(),
+                                                .compute = compute_.get(),
+                                                .places = &ledger_->rows(),
+                                                .transfers_max = transfers_,
+                                                .beside = caller_.get()});
+    if (!created) return created.failure();
+    executor_ = std::move(*created);
     return success();
 }
 

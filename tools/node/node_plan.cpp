@@ -1,9 +1,7 @@
 // node_plan.cpp - holders as one list, and what nodes compare of plan, cluster and model.
 #include "tools/node/node_plan.h"
 
-#include "core/execute/cpu/activation_form.h"
-#include "core/execute/cpu/kernels.h"
-#include "core/execute/cpu/kernels_codes.h"
+#include "core/execute/executor_module.h"
 #include "tools/node/fingerprint.h"
 
 namespace moorage::core {
@@ -40,21 +38,15 @@ uint64_t fingerprint_of(const model &model, arithmetic numbers) {
     for (const uint32_t size : {config.layers, config.hidden, config.vocabulary, config.experts,
                                 config.top_k, config.moe_intermediate})
         hash.add(size);
-    bool pairs = false;
+    const node_arithmetic &computing = node_arithmetic_of();
     for (const layer_weights &layer : model.weights().layers) {
         add_first_bytes(hash, layer.router);
         for (const mlp_weights &expert : layer.experts)
             for (const matrix *weights : {&expert.gate, &expert.up, &expert.down}) {
                 add_first_bytes(hash, *weights);
-                const activation_form form = form_of(numbers, weights->type);
-                hash.add(static_cast<uint64_t>(form));
-                // The size of a block that shares a scale. A build that rounds otherwise computes
-                // another model.
-                if (form == activation_form::codes) hash.add(uint64_t{CODE_BLOCK});
-                pairs |= form == activation_form::bfloats;
+                hash.add(computing.describe(weights->type, numbers));
             }
     }
-    if (pairs) hash.add(pair_kernel_name());
     return hash.value();
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/config/run_config.h"
-#include "core/execute/cpu/thread_pool.h"
+#include "core/execute/thread_pool.h"
 #include "core/host/registry.h"
 #include "tools/node/http.h"
 #include "tools/node/node_setup.h"

@@ -6,15 +6,15 @@
 #include <span>
 #include <vector>
 
-#include "core/execute/cpu/thread_pool.h"
-#include "core/execute/model_compute.h"
+#include "core/execute/thread_pool.h"
+#include "core/execute/node_compute.h"
 #include "core/model/model.h"
 #include "core/source/pass_results.h"
 #include "core/source/source.h"
 
 namespace moorage::core {
 
-class cpu_model final : public model_compute {
+class cpu_model final : public node_compute {
 public:
     // `model` and `pool` are borrowed. An error if the caches need more memory than there is.
     static result<std::unique_ptr<cpu_model>> create(const model &model, thread_pool &pool,
@@ -31,13 +31,9 @@ public:
     // Several whole experts in place, in one parallel loop.
     void run_experts(uint32_t layer, std::span<const uint32_t> expert_ids);
     void run_experts(uint32_t layer, std::span<const expert_call> calls) override;
-    // For experts that somebody else computes, after route(). Their input is [tokens, hidden]. The
-    // rows of an expert are numbers of its rows in this input; there are none if nobody chose it.
-    // Their outputs go to the given places, in that order, all of them before the next layer
-    // begins.
-    std::span<const float> expert_input() const;
-    std::span<const uint32_t> rows_of(uint32_t expert) const;
-    std::span<float> outputs_of(uint32_t expert);
+    std::span<const float> expert_input() const override;
+    std::span<const uint32_t> rows_of(uint32_t expert) const override;
+    std::span<float> outputs_of(uint32_t expert) override;
     void predict(uint32_t layer, std::span<const uint32_t> ready_experts) override;
     void run_head() override;
 

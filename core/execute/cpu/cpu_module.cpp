@@ -2,8 +2,12 @@
 #include <memory>
 #include <utility>
 
+#include "core/base/text.h"
+#include "core/execute/cpu/activation_form.h"
 #include "core/execute/cpu/cpu_executor.h"
+#include "core/execute/cpu/expert_batch.h"
 #include "core/execute/cpu/golden_check.h"
+#include "core/execute/cpu/kernels_codes.h"
 #include "core/execute/cpu/measure.h"
 #include "core/execute/executor_module.h"
 
@@ -71,6 +75,46 @@ private:
     std::unique_ptr<executor> executor_;
 };
 
+result<std::unique_ptr<node_compute>> compute_of_home(const model &model, thread_pool &pool,
+                                                      const compute_limits &limits) {
+    auto compute = cpu_model::create(model, pool, limits);
+    if (!compute) return compute.failure();
+    return std::unique_ptr<node_compute>(std::move(*compute));
+}
+
+result<std::unique_ptr<executor>> executor_of_home(const home_request &request) {
+    auto created = cpu_executor::create({.source_model = request.computed_model,
+                                         .compute = static_cast<cpu_model *>(request.compute),
+                                         .places = request.places,
+                                         .transfers_max = request.transfers_max,
+                                         .in_place = true,
+                                         .beside = request.beside});
+    if (!created) return created.failure();
+    return std::unique_ptr<executor>(std::move(*created));
+}
+
+std::unique_ptr<joined_experts> join_experts(const model_config &config, thread_pool &pool) {
+    return std::make_unique<expert_batch>(config, pool);
+}
+
+// With the size of a block that shares a scale: a build that rounds otherwise computes another
+// model.
+std::string describe_numbers(weight_type type, arithmetic mode) {
+    switch (form_of(mode, type)) {
+        case activation_form::codes:
+            return format("codes of {}", CODE_BLOCK);
+        case activation_form::bfloats:
+            return format("pairs by {}", pair_kernel_name());
+        default:
+            return "floats";
+    }
+}
+
+constexpr node_arithmetic cpu_for_nodes = {.compute = compute_of_home,
+                                           .create = executor_of_home,
+                                           .join = join_experts,
+                                           .describe = describe_numbers};
+
 }  // namespace
 
 extern const executor_module cpu_module;
@@ -79,6 +123,7 @@ const executor_module cpu_module = {.name = "cpu",
                                     .create = cpu_machine::create,
                                     .measure = measure_cpu,
                                     .check_golden = cpu_machine::check,
-                                    .compute = cpu_machine::compute};
+                                    .compute = cpu_machine::compute,
+                                    .node = &cpu_for_nodes};
 
 }  // namespace moorage::core

@@ -51,7 +51,7 @@ void expert_batch::scatter() {
                     entry.item->outputs);
 }
 
-void expert_batch::operator()(std::span<const batch_item> items) {
+void expert_batch::compute(std::span<const batch_item> items) {
     order_.clear();
     calls_.clear();
     joined_.clear();

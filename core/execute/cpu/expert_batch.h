@@ -11,24 +11,16 @@
 #include <vector>
 
 #include "core/execute/cpu/kernels.h"
+#include "core/execute/node_compute.h"
 #include "core/model/model_config.h"
 
 namespace moorage::core {
 
-// One expert for one caller; all borrowed.
-struct batch_item {
-    const mlp_weights *weights;
-    const float *input;              // [.., hidden]
-    std::span<const uint32_t> rows;  // of input; at least one
-    float *outputs;                  // [rows, hidden]
-};
-
-class expert_batch {
+class expert_batch final : public joined_experts {
 public:
     // Borrowed. One caller of the pool at a time.
     expert_batch(const model_config &config, thread_pool &pool) : config_(config), mlp_(pool) {}
-    // Computes the items in one parallel loop, or a few.
-    void operator()(std::span<const batch_item> items);
+    void compute(std::span<const batch_item> items) override;
 
 private:
     void join(std::span<const batch_item *const> group);

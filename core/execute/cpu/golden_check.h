@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/execute/cpu/cpu_model.h"
-#include "core/execute/cpu/thread_pool.h"
+#include "core/execute/thread_pool.h"
 #include "core/execute/executor_drive.h"
 #include "core/execute/golden_report.h"
 #include "core/model/golden.h"

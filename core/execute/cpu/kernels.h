@@ -10,7 +10,7 @@
 #include <span>
 #include <string_view>
 
-#include "core/execute/cpu/thread_pool.h"
+#include "core/execute/thread_pool.h"
 #include "core/model/weights.h"
 
 namespace moorage::core {

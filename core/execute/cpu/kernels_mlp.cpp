@@ -5,7 +5,7 @@
 #include "core/execute/cpu/kernels.h"
 
 #include "core/execute/cpu/activation_form.h"
-#include "core/execute/cpu/float_buffer.h"
+#include "core/execute/float_buffer.h"
 #include "core/execute/cpu/kernels_code_panels.h"
 #include "core/execute/cpu/kernels_mlp_codes.h"
 

@@ -2,7 +2,7 @@
 // kernels_mlp.cpp again. The values between up and down are rounded where they are made.
 #pragma once
 
-#include "core/execute/cpu/float_buffer.h"
+#include "core/execute/float_buffer.h"
 #include "core/execute/cpu/kernels_code_panels.h"
 
 namespace moorage::core {

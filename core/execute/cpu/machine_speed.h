@@ -5,7 +5,7 @@
 //   const double bytes_per_second = measure_read_bandwidth(pool, 0.5);
 #pragma once
 
-#include "core/execute/cpu/thread_pool.h"
+#include "core/execute/thread_pool.h"
 
 namespace moorage::core {
 

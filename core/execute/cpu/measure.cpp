@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "core/execute/cpu/kernels_vector.h"
 #include "core/execute/cpu/machine_speed.h"
 #include "core/execute/cpu/measure_parts.h"
 #include "core/base/memory_block.h"
@@ -40,6 +41,7 @@ result<measured_machine> measure_cpu(const measure_options &options) {
     machine.processor = processor_name();
     machine.threads = pool.threads();
     machine.is_host = true;
+    machine.few_tokens = STREAM_TOKENS_MAX;
     machine.host_bytes = machine.device_bytes = host_memory_bytes();
     machine.device_reserved_bytes =
         machine.host_bytes - std::min(machine.host_bytes, memory_available_bytes());

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/execute/cpu/measure_timing.h"
+#include "core/execute/measure_timing.h"
 
 namespace moorage::core {
 

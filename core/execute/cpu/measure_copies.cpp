@@ -6,9 +6,9 @@
 #include "core/execute/cpu/cpu_executor.h"
 #include "core/execute/cpu/forward.h"
 #include "core/execute/cpu/measure_beside.h"
-#include "core/execute/cpu/measure_models.h"
+#include "core/execute/measure_models.h"
 #include "core/execute/cpu/measure_parts.h"
-#include "core/execute/cpu/measure_timing.h"
+#include "core/execute/measure_timing.h"
 #include "core/execute/side_thread.h"
 
 namespace moorage::core {

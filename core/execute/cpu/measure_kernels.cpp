@@ -2,11 +2,11 @@
 #include <cstring>
 #include <vector>
 
-#include "core/execute/cpu/float_buffer.h"
+#include "core/execute/float_buffer.h"
 #include "core/execute/cpu/kernels.h"
-#include "core/execute/cpu/measure_models.h"
+#include "core/execute/measure_models.h"
 #include "core/execute/cpu/measure_parts.h"
-#include "core/execute/cpu/measure_timing.h"
+#include "core/execute/measure_timing.h"
 
 namespace moorage::core {
 

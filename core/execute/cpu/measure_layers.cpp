@@ -4,9 +4,9 @@
 
 #include "core/execute/cpu/cpu_model.h"
 #include "core/execute/cpu/forward.h"
-#include "core/execute/cpu/measure_models.h"
+#include "core/execute/measure_models.h"
 #include "core/execute/cpu/measure_parts.h"
-#include "core/execute/cpu/measure_timing.h"
+#include "core/execute/measure_timing.h"
 
 namespace moorage::core {
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "core/base/result.h"
-#include "core/execute/cpu/thread_pool.h"
+#include "core/execute/thread_pool.h"
 #include "core/execute/measure.h"
 
 namespace moorage::core {

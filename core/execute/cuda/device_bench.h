@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "core/execute/cpu/measure_timing.h"
+#include "core/execute/measure_timing.h"
 #include "core/execute/cuda/cuda_device.h"
 #include "core/execute/gpu/gpu_lane.h"
 #include "core/execute/gpu/recordings.h"

@@ -6,8 +6,8 @@
 
 #include "core/execute/cpu/forward.h"
 #include "core/execute/cpu/measure_beside.h"
-#include "core/execute/cpu/measure_models.h"
-#include "core/execute/cpu/measure_timing.h"
+#include "core/execute/measure_models.h"
+#include "core/execute/measure_timing.h"
 #include "core/execute/cuda/cuda_executor.h"
 #include "core/execute/cuda/measure_parts.h"
 

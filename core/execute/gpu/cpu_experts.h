@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/execute/cpu/kernels.h"
-#include "core/execute/cpu/thread_pool.h"
+#include "core/execute/thread_pool.h"
 #include "core/execute/gpu/pinned_experts.h"
 #include "core/execute/side_thread.h"
 

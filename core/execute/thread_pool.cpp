@@ -1,8 +1,8 @@
 // thread_pool.cpp - one word says whether a loop is open and how many workers are inside it.
-#include "core/execute/cpu/thread_pool.h"
+#include "core/execute/thread_pool.h"
 
 #include "core/base/machine_limits.h"
-#include "core/execute/cpu/float_buffer.h"
+#include "core/execute/float_buffer.h"
 
 #include <atomic>
 #include <cassert>
