@@ -6,16 +6,9 @@
 #ifndef LAYOUT_ROWS_H
 #define LAYOUT_ROWS_H
 
-#include <moorage/budget.h>
-#include <moorage/cache.h>
-#include <moorage/dispatch.h>
-#include <moorage/placement.h>
-#include <moorage/prefetch.h>
-#include <moorage/router.h>
-#include <moorage/transport.h>
-#include <moorage/wire.h>
-
 #include <stdio.h>
+
+#include "layout_headers.h"
 
 /* Returns the number of structs whose fields leave a gap or do not reach the end. */
 #define STRUCT(type)              \
