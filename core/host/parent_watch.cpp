@@ -63,6 +63,8 @@ void *watch_parent(void *) {
     while (!watching.changed.wait_for(held, interval, [] { return watching.is_ending; }))
         continue_parent(is_warned);
     continue_parent(is_warned);
+    // A stop that it has not obeyed yet does not show. This discards it.
+    kill(getppid(), SIGCONT);
     return nullptr;
 }
 

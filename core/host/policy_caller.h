@@ -83,14 +83,14 @@ private:
     // Comparisons rather than a switch: those of other tags vanish, and the rest is known where a
     // call is made. A switch of all calls was 5 % of an emulated step's instructions.
     enum class thread_tag : uint8_t { step, control, any };
-    static constexpr bool of_wire(entry_point which) {
+    [[gnu::always_inline]] static constexpr bool of_wire(entry_point which) {
 #define MOORAGE_CALL(member, table, function, ...) || which == entry_point::table##_##function
         return false MOORAGE_CALLS_OF_wire(MOORAGE_CALL);
 #undef MOORAGE_CALL
     }
     // Calls of a wire are [control], too, but there are many: what they change is not looked at.
     // Placement's come through instance::control().
-    static constexpr bool outside_of_steps(entry_point which) {
+    [[gnu::always_inline]] static constexpr bool outside_of_steps(entry_point which) {
 #define MOORAGE_CALL(member, table, function, kind, tag, need) \
     || (thread_tag::tag == thread_tag::control && which == entry_point::table##_##function)
         return (false MOORAGE_CALLS(MOORAGE_CALL)) && !of_wire(which);

@@ -116,12 +116,16 @@ TEST_CASE("a policy that stops the process from a thread is named and leaves no 
 TEST_CASE("a policy that stops the supervisor stops nothing, and is named") {
     const outcome sound = program(run_with("nothing", "victims"));
     const std::string mark = "run.seed=471110";
-    const outcome done = program(run_with("stop_parent", "victims") + " --set " + mark);
-    CAPTURE(done.errors);
-    CHECK(done.code == 0);
-    CHECK(done.figures["tpot_ms"] == sound.figures["tpot_ms"]);
-    CHECK(has(done.errors, "hostile.so), or somebody outside, stopped the process"));
-    CHECK(processes_with(mark).empty());
+    for (const char *deed : {"stop_parent", "stop_parent_and_wait"}) {
+        CAPTURE(deed);
+        const outcome done = program(run_with(deed, "victims") + " --set " + mark);
+        CAPTURE(done.errors);
+        CHECK(done.code == 0);
+        CHECK(done.figures["tpot_ms"] == sound.figures["tpot_ms"]);
+        if (deed == std::string("stop_parent_and_wait"))
+            CHECK(has(done.errors, "hostile.so), or somebody outside, stopped the process"));
+        CHECK(processes_with(mark).empty());
+    }
 }
 
 TEST_CASE("a second process of a policy writes nothing and does not stay") {

@@ -156,6 +156,11 @@ inline const deed left_behind[] = {
     {"later__exit", [] { later([] { _exit(0); }); }},
     {"later_stop", [] { later([] { raise(SIGSTOP); }); }},
     {"stop_parent", [] { kill(getppid(), SIGSTOP); }},
+    {"stop_parent_and_wait",
+     [] {
+         kill(getppid(), SIGSTOP);
+         usleep(100'000);
+     }},
     {"at_exit_hang", [] { std::atexit(hang); }},
     {"at_exit_die", [] { std::atexit([] { *nowhere = 1; }); }},
     {"at_exit__exit", [] { std::atexit([] { _exit(0); }); }},
